@@ -1,0 +1,61 @@
+# The three kinds of target this project has.
+#
+#   dsf_library(<name> SOURCES a.cpp ... [DEPENDS base json ...] [PRIVATE OpenSSL::Crypto ...])
+#       static library dsf_<name>, alias dsf::<name>, headers in include/dsf/<name>/. DEPENDS names dsf libraries (public),
+#       PRIVATE names third-party targets, whose headers stay inside this library's .cpp files.
+#   dsf_tool(<name> SOURCES ... DEPENDS ...)      library dsf_tool_<name> (testable) and the executable dsf-<name> (main.cpp)
+#   dsf_test(<name> SOURCES ... DEPENDS ... [LABELS unit] [ARGS ...])   one doctest binary, one ctest entry
+find_package(Threads REQUIRED)
+
+add_library(dsf_warnings INTERFACE)
+add_library(dsf::warnings ALIAS dsf_warnings)
+set(DSF_HOST_WARNINGS -Wall -Wextra -Wconversion -Wshadow -Wold-style-cast)
+target_compile_options(dsf_warnings INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:${DSF_HOST_WARNINGS};-Wpedantic>
+  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${DSF_WERROR}>>:-Werror>
+  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>
+  # CMake 3.25 does not know CUDA_STANDARD 20 for nvcc 13.
+  $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>)
+
+function(_dsf_common target)
+  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:dsf_warnings>)
+endfunction()
+
+function(dsf_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;PRIVATE" ${ARGN})
+  add_library(dsf_${name} STATIC ${arg_SOURCES})
+  add_library(dsf::${name} ALIAS dsf_${name})
+  _dsf_common(dsf_${name})
+  target_include_directories(dsf_${name} PUBLIC "${CMAKE_CURRENT_SOURCE_DIR}/include")
+  list(TRANSFORM arg_DEPENDS PREPEND "dsf::")
+  target_link_libraries(dsf_${name} PUBLIC ${arg_DEPENDS} PRIVATE ${arg_PRIVATE})
+endfunction()
+
+function(dsf_tool name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;PRIVATE" ${ARGN})
+  add_library(dsf_tool_${name} STATIC ${arg_SOURCES})
+  add_library(dsf::tool_${name} ALIAS dsf_tool_${name})
+  _dsf_common(dsf_tool_${name})
+  target_include_directories(dsf_tool_${name} PUBLIC "${CMAKE_SOURCE_DIR}")
+  list(TRANSFORM arg_DEPENDS PREPEND "dsf::")
+  target_link_libraries(dsf_tool_${name} PUBLIC ${arg_DEPENDS} PRIVATE ${arg_PRIVATE})
+  add_executable(dsf-${name} main.cpp)
+  _dsf_common(dsf-${name})
+  target_link_libraries(dsf-${name} PRIVATE dsf_tool_${name} dsf::cli)
+  set_target_properties(dsf-${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+  install(TARGETS dsf-${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endfunction()
+
+function(dsf_test name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;PRIVATE;LABELS;ARGS" ${ARGN})
+  if(NOT arg_LABELS)
+    set(arg_LABELS unit)
+  endif()
+  add_executable(${name}_test ${arg_SOURCES})
+  _dsf_common(${name}_test)
+  list(TRANSFORM arg_DEPENDS PREPEND "dsf::")
+  target_link_libraries(${name}_test PRIVATE ${arg_DEPENDS} dsf::test_support ${arg_PRIVATE})
+  set_target_properties(${name}_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+  add_test(NAME ${name} COMMAND ${name}_test ${arg_ARGS})
+  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" SKIP_RETURN_CODE 77 TIMEOUT 300)
+endfunction()
