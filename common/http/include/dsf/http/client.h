@@ -1,0 +1,77 @@
+#pragma once
+// HTTP client on libcurl: one Client per thread keeps its connections alive between requests. No retries here: policies belong to
+// the caller (hub, bench). Errors: kRemote for transport failures (cls names it: "dns", "connect", "timeout", "reset", "short_body",
+// "tls"), kLocal "stopped" when a callback returns false. A status such as 404 is not an Error: look at Response::status.
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "dsf/base/result.h"
+
+namespace dsf::http {
+
+using Headers = std::vector<std::pair<std::string, std::string>>;
+// First header of that name, case-insensitive; empty when absent.
+std::string_view find_header(const Headers& headers, std::string_view name);
+
+struct Response {
+  int status = 0;
+  std::string version;         // "1.1", "2"
+  Headers headers;             // of the last response
+  std::string body;            // empty when on_body took it
+  std::string effective_url;   // after redirects
+  int64_t sent_ns = 0;         // monotonic: request written
+  int64_t first_byte_ns = 0;   // monotonic: first header byte
+};
+
+struct Request {
+  std::string method = "GET", url;
+  Headers headers;
+  std::string body;
+  bool follow_redirects = false;      // when true, Authorization is dropped on a change of host, port or scheme
+  int64_t connect_timeout_us = 10'000'000;
+  int64_t stall_timeout_us = 30'000'000;   // no byte in either direction for that long
+  int64_t total_timeout_us = 0;            // 0: none
+  uint64_t max_body_bytes = uint64_t{64} << 20;  // for Response::body only
+  // Called with the status and headers before the first body byte; return false to stop.
+  std::function<bool(const Response&)> on_headers;
+  // Takes the body as it arrives, on the calling thread; read_ns is the monotonic time at which the bytes were handed over.
+  std::function<bool(std::span<const std::byte>, int64_t read_ns)> on_body;
+  // Polled while waiting (at least every 100 ms); return true to give up.
+  std::function<bool()> stop;
+};
+
+struct ClientOptions {
+  std::string user_agent;
+  std::string ca_bundle;       // empty: system
+  std::string proxy;           // empty: from the environment
+  int64_t max_recv_bytes_per_s = 0;
+  bool verify_tls = true;
+};
+
+class Client {
+ public:
+  explicit Client(ClientOptions options = {});
+  ~Client();
+  Client(Client&&) noexcept;
+  Client& operator=(Client&&) noexcept;
+  Result<Response> perform(const Request& request);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+struct Url {
+  std::string scheme, host, port, path, query;  // port empty when not given; path starts with '/'
+};
+Result<Url> parse_url(std::string_view url);
+std::string percent_encode(std::string_view text, std::string_view keep = "");  // unreserved characters and keep stay
+std::string percent_decode(std::string_view text);
+
+}  // namespace dsf::http
