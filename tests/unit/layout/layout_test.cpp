@@ -23,7 +23,8 @@ struct Source {
 
 std::vector<Source> sources(const std::string& top) {
   std::vector<Source> out;
-  for (const std::string& file : io::list_files(kRoot / top).value()) {
+  const std::vector<std::string> files = io::list_files(kRoot / top).value();
+  for (const std::string& file : files) {
     const std::string extension = std::filesystem::path(file).extension();
     if (extension != ".h" && extension != ".cpp" && extension != ".cu" && extension != ".cuh") continue;
     Source s{top + "/" + file, {}};
