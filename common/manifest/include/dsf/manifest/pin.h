@@ -1,12 +1,12 @@
 #pragma once
-// Pins: what must be obtained, committed and reviewed (schema "hub-pin", version 1), and deployments: several pins with a
-// subfolder each (schema "hub-deployment", version 1). Source: hub.md 4.2; JSON Schema in manifests/schema/.
+// Pins: what must be obtained, committed and reviewed (schema "hub-pin", version 1), and deployments: several pins with
+// a subfolder each (schema "hub-deployment", version 1). Source: hub.md 4.2; JSON Schema in manifests/schema/.
 //
-// Plain values that own their text; any thread. Digests are lower-case hex text (this library knows no hash functions). A pin has one
-// valid byte form, that of write(); its identity is the SHA-256 of those bytes. "Open" means: not published yet. An open revision,
-// size or digest is null in the file; `pin --update` of dsf-fetch fills it.
-// Errors: kUsage for a malformed pin (with the path of the member), kContent for an unknown schema or a newer version, kMissing when the
-// file is absent.
+// Plain values that own their text; any thread. Digests are lower-case hex text (this library knows no hash functions).
+// A pin has one valid byte form, that of write(); its identity is the SHA-256 of those bytes. "Open" means: not
+// published yet. An open revision, size or digest is null in the file; `pin --update` of dsf-fetch fills it. Errors:
+// kUsage for a malformed pin (with the path of the member), kContent for an unknown schema or a newer version, kMissing
+// when the file is absent.
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -87,7 +87,7 @@ struct Expectation {
 struct Pin {
   std::string name;
   PinSource source;
-  bool complete = false;  // files is the whole repository at that revision
+  bool complete = false;       // files is the whole repository at that revision
   std::vector<PinFile> files;  // sorted by path in byte order
   Filter select;               // which files of the repository belong to the pin: what `pin --update` applies
   std::vector<Expectation> expect;
@@ -102,7 +102,8 @@ struct Pin {
   void sort();
 };
 
-// Strict: unknown members (but x_...), duplicate keys, unsorted files and unsafe paths are errors. subject names the text in errors.
+// Strict: unknown members (but x_...), duplicate keys, unsorted files and unsafe paths are errors. subject names the
+// text in errors.
 Result<Pin> parse_pin(std::string_view text, std::string_view subject);
 Result<Pin> load_pin(const std::filesystem::path& path);
 // The one byte form: sorted keys, two spaces, final newline.

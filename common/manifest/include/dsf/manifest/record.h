@@ -1,9 +1,9 @@
 #pragma once
-// Records: what a tool did. Every record file opens with schema, version, created_by, inputs (path, digest) and items; further
-// members follow. Readers ignore unknown members. Source: conventions.md 1, hub.md 4.4.
+// Records: what a tool did. Every record file opens with schema, version, created_by, inputs (path, digest) and items;
+// further members follow. Readers ignore unknown members. Source: conventions.md 1, hub.md 4.4.
 //
-// Plain values; any thread. A record is never proof of content, only a statement of when, from where and how it was checked.
-// Errors: kContent (malformed, other schema, newer version), kMissing when the file is absent.
+// Plain values; any thread. A record is never proof of content, only a statement of when, from where and how it was
+// checked. Errors: kContent (malformed, other schema, newer version), kMissing when the file is absent.
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -20,7 +20,7 @@ struct Input {
 };
 
 struct Record {
-  std::string schema;      // "hub-record", "hub-verify", "engram-pack", "preflight", ...
+  std::string schema;  // "hub-record", "hub-verify", "engram-pack", "preflight", ...
   int64_t version = 1;
   std::string created_by;  // cli::tool_id(): "dsf-fetch/0.1.0"
   std::vector<Input> inputs;
@@ -31,7 +31,8 @@ struct Record {
 std::string write(const Record& record);  // indented, final newline
 json::Value to_json(const Record& record);
 // schema: the one that is wanted; max_version: the newest this reader knows.
-Result<Record> parse_record(std::string_view text, std::string_view subject, std::string_view schema, int64_t max_version = 1);
+Result<Record> parse_record(std::string_view text, std::string_view subject, std::string_view schema,
+                            int64_t max_version = 1);
 Result<Record> load_record(const std::filesystem::path& path, std::string_view schema, int64_t max_version = 1);
 
 // ---- what dsf-fetch writes: DIR/.cache/fetch/record.json, schema "hub-record" ----
@@ -56,7 +57,7 @@ struct FetchedFile {
 
 struct FetchRecord {
   std::string created_by;
-  std::vector<Input> inputs;  // the pin, when there was one
+  std::vector<Input> inputs;         // the pin, when there was one
   std::string pin_name, pin_sha256;  // empty without a pin
   std::string repo, revision, endpoint;
   std::string started, finished;
