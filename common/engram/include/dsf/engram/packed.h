@@ -51,7 +51,7 @@ class PackedWriter {
   PackedWriter(io::AtomicFile file, const PackedHeader& header) : file_(std::move(file)), header_(header) {}
   io::AtomicFile file_;
   PackedHeader header_;
-  uint64_t rows_ = 0;
+  uint64_t rows_ = 0, synced_ = 0;
   std::vector<std::byte> records_;
 };
 
