@@ -22,18 +22,23 @@ Result<int> packed_world(const fs::path& dir, const engram::Layout& layout) {
     const auto world = parse_u64(std::string_view(name).substr(prefix.size(), name.size() - prefix.size() - 4));
     if (world && *world >= 1 && *world <= 1024) worlds.push_back(static_cast<int>(*world));
   }
-  if (worlds.empty()) return fail(Code::kMissing, dir.string(), "no packed Engram file of rank 0", "pack the tables with dsf-pack-engram");
-  if (worlds.size() > 1) return fail(Code::kUsage, dir.string(), "holds packed Engram files of more than one world size", "keep one set");
+  if (worlds.empty())
+    return fail(Code::kMissing, dir.string(), "no packed Engram file of rank 0",
+                "pack the tables with dsf-pack-engram");
+  if (worlds.size() > 1)
+    return fail(Code::kUsage, dir.string(), "holds packed Engram files of more than one world size", "keep one set");
   return worlds.front();
 }
 
-Result<std::unique_ptr<engram::RowSource>> open_source(const fs::path& model_dir, const fs::path& packed_dir, const engram::Layout& layout) {
+Result<std::unique_ptr<engram::RowSource>> open_source(const fs::path& model_dir, const fs::path& packed_dir,
+                                                       const engram::Layout& layout) {
   if (packed_dir.empty()) {
     DSF_TRY(std::unique_ptr<engram::RowSource> rows, engram::CheckpointRows::open(model_dir, layout));
     return rows;
   }
   DSF_TRY(const int world, packed_world(packed_dir, layout));
-  DSF_TRY(std::unique_ptr<engram::RowSource> rows, engram::PackedRows::open(packed_dir, layout, {.world = world, .rank = 0, .all_ranks = true}));
+  DSF_TRY(std::unique_ptr<engram::RowSource> rows,
+          engram::PackedRows::open(packed_dir, layout, {.world = world, .rank = 0, .all_ranks = true}));
   return rows;
 }
 
@@ -50,16 +55,19 @@ Result<EngramRows> EngramRows::open(const model::Config& config, const fs::path&
   return EngramRows(std::move(hasher), std::move(source));
 }
 
-Result<void> EngramRows::append(std::span<const int32_t> tokens, int64_t n_new, std::vector<std::vector<float>>& values) const {
+Result<void> EngramRows::append(std::span<const int32_t> tokens, int64_t n_new,
+                                std::vector<std::vector<float>>& values) const {
   const engram::Layout& layout = hasher_.layout();
   const int64_t columns = layout.columns(), layers = n_layers(), old = std::ssize(tokens) - n_new;
   const int64_t reach = std::min(old, layout.spec().max_ngram_size - 1);
   engram::HashState state = hasher_.start();
   hasher_.advance(state, tokens.subspan(static_cast<size_t>(old - reach), static_cast<size_t>(reach)), {});
-  std::vector<int64_t> rows(static_cast<size_t>(n_new * layers * columns)), wanted(static_cast<size_t>(n_new * columns));
+  std::vector<int64_t> rows(static_cast<size_t>(n_new * layers * columns)),
+      wanted(static_cast<size_t>(n_new * columns));
   hasher_.rows(state, tokens.last(static_cast<size_t>(n_new)), {}, rows);
   for (int64_t l = 0; l < layers; ++l) {
-    for (int64_t i = 0; i < n_new; ++i) std::copy_n(rows.begin() + (i * layers + l) * columns, columns, wanted.begin() + i * columns);
+    for (int64_t i = 0; i < n_new; ++i)
+      std::copy_n(rows.begin() + (i * layers + l) * columns, columns, wanted.begin() + i * columns);
     std::vector<float>& out = values[static_cast<size_t>(l)];
     const size_t before = out.size(), count = wanted.size() * static_cast<size_t>(layout.head_dim());
     out.resize(before + count);
