@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <cstring>
 #include <string>
 #include <thread>
 
@@ -78,33 +77,28 @@ detail::SearchPair search_pair() {
   return detail::search_pair_baseline;
 }
 
-class Workers {
- public:
-  // Calls body(i) for i in [0, n) from `threads` threads, each with its own scratch.
-  template <class Make>
-  static void run(size_t n, int threads, Make make_body) {
-    size_t count = threads > 0 ? static_cast<size_t>(threads) : std::max(1u, std::thread::hardware_concurrency());
-    count = std::min(count, n);
-    std::atomic<size_t> next{0};
-    const auto work = [&] {
-      auto body = make_body();
-      for (size_t i = next++; i < n; i = next++) body(i);
-    };
-    std::vector<std::jthread> others;
-    for (size_t i = 1; i < count; ++i) others.emplace_back(work);
-    work();
-  }
-};
+// Calls body(i) for i in [0, n) from several threads, each with a body (and its scratch) of its own.
+template <class Make>
+void in_parallel(size_t n, int threads, const Make& make_body) {
+  const size_t wanted = threads > 0 ? static_cast<size_t>(threads) : std::max(1u, std::thread::hardware_concurrency());
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    auto body = make_body();
+    for (size_t i = next++; i < n; i = next++) body(i);
+  };
+  std::vector<std::jthread> others;
+  for (size_t i = 1; i < std::min(wanted, n); ++i) others.emplace_back(work);
+  work();
+}
 
 using Grid = std::vector<double>;  // [in, out]
 
-void hadamard_rows(Grid& w, size_t out) {
+void hadamard_rows(Grid& w) {
   const double norm = 1 / std::sqrt(128.0);
   for (size_t i = 0; i < w.size(); i += 128) {
     hadamard128(std::span<double, 128>(&w[i], 128));
     for (size_t j = i; j < i + 128; ++j) w[j] *= norm;
   }
-  DSF_CHECK(w.size() % out == 0, "grid is not [in, out]");
 }
 
 void hadamard_columns(Grid& w, size_t out) {
@@ -125,28 +119,37 @@ double rms(std::span<const double> v) {
   return std::sqrt(squares / static_cast<double>(v.size()));
 }
 
-// Random signs and a power of two near the matrix's own magnitude, so that suh stays near 1 whatever the weights are.
+// Random signs and a power of two near the matrix's own magnitude, so that suh stays near 1 whatever the weights are. A column of
+// zeros gets the scale 0: its output is then exactly 0.
 std::vector<uint16_t> output_scales(const Grid& w, size_t out, Random& random) {
   int exponent = 0;
   if (const double size = rms(w); size > 0) std::frexp(size, &exponent);
   const auto magnitude = static_cast<float>(std::ldexp(1.0, std::clamp(exponent, -14, 15)));
   std::vector<uint16_t> svh(out);
-  for (uint16_t& v : svh) v = tensor::f32_to_f16(static_cast<float>(random.sign()) * magnitude);
+  for (size_t n = 0; n < out; ++n) {
+    bool dead = true;
+    for (size_t i = n; i < w.size() && dead; i += out) dead = w[i] == 0;
+    const float sign = static_cast<float>(random.sign());
+    svh[n] = tensor::f32_to_f16(dead ? 0.0f : sign * magnitude);
+  }
   return svh;
 }
 
-// Signs times what brings every input's row to the codebook's scale. w: already divided by svh and turned along out.
+// Signs times what brings every input's row to the codebook's scale, 0 for a row of zeros. w: already divided by svh, turned along out.
 std::vector<uint16_t> input_scales(const Grid& w, size_t in, size_t out, float scale, Random& random) {
   std::vector<uint16_t> suh(in);
   for (size_t k = 0; k < in; ++k) {
-    double size = rms(std::span(w).subspan(k * out, out));
-    if (size == 0) size = 0.1;
+    const double size = rms(std::span(w).subspan(k * out, out));
     suh[k] = tensor::f32_to_f16(static_cast<float>(random.sign() * size / scale));
-    // Rounded to zero or to infinity: the row's share is lost or clipped either way, but it stays a number.
-    if ((suh[k] & 0x7fff) == 0) suh[k] |= 1;
+    // Beyond fp16: such a row is clipped, but the scales stay finite.
     if ((suh[k] & 0x7fff) >= 0x7c00) suh[k] = static_cast<uint16_t>((suh[k] & 0x8000) | 0x7bff);
   }
   return suh;
+}
+
+double unscale(double v, uint16_t scale) {
+  const float s = tensor::f16_to_f32(scale);
+  return s == 0 ? 0.0 : v / double{s};
 }
 
 std::vector<float> tile_targets(const Grid& w, size_t in, size_t out) {
@@ -186,7 +189,7 @@ void quantize_tiles(std::span<const float> targets, int bits, Codebook codebook,
   DSF_CHECK(bits >= 1 && bits <= kMaxBits && targets.size() == states.size() * 256, "targets and states disagree");
   const std::vector<float> values = arrange_values(codebook, bits);
   const detail::SearchPair search = search_pair();
-  Workers::run((states.size() + 1) / 2, threads, [&] {
+  in_parallel((states.size() + 1) / 2, threads, [&] {
     return [&, scratch = std::vector<float>(detail::search_scratch_floats(bits))](size_t pair) mutable {
       std::array<float, 512> in{};
       std::array<uint16_t, 512> found{};
@@ -208,10 +211,10 @@ Result<Matrix> quantize(std::span<const float> weight, int64_t out, int64_t in, 
     for (size_t k = 0; k < n_in; ++k) w[k * n_out + n] = double{weight[n * n_in + k]};
 
   m.svh = output_scales(w, n_out, random);
-  for (size_t i = 0; i < w.size(); ++i) w[i] /= tensor::f16_to_f32(m.svh[i % n_out]);
-  hadamard_rows(w, n_out);
+  for (size_t i = 0; i < w.size(); ++i) w[i] = unscale(w[i], m.svh[i % n_out]);
+  hadamard_rows(w);
   m.suh = input_scales(w, n_in, n_out, best_scale(options.codebook, options.bits), random);
-  for (size_t i = 0; i < w.size(); ++i) w[i] /= tensor::f16_to_f32(m.suh[i / n_out]);
+  for (size_t i = 0; i < w.size(); ++i) w[i] = unscale(w[i], m.suh[i / n_out]);
   hadamard_columns(w, n_out);
 
   std::vector<TileStates> states(w.size() / 256);

@@ -7,8 +7,14 @@
 // The search keeps costs instead of back pointers: the minimum loop then has no index to carry. Rows between the kept ones are computed
 // again on the walk back, for the few nodes it needs, so that the kept rows of a pair stay in the cache (at most 8.5 MB).
 
-typedef float Lanes __attribute__((vector_size(32)));                 // eight costs
-typedef float Unaligned __attribute__((vector_size(32), aligned(4)));  // the same, in memory
+// Costs that one vector register holds. Wider than the machine's registers the compiler would fall back to single values.
+#if defined(__AVX2__)
+constexpr int kLanes = 8;
+#else
+constexpr int kLanes = 4;
+#endif
+typedef float Lanes __attribute__((vector_size(4 * kLanes)));
+typedef float Unaligned __attribute__((vector_size(4 * kLanes), aligned(4)));  // the same, in memory
 
 constexpr int kTiles = 2;
 constexpr int kTargets = 256;
@@ -41,18 +47,18 @@ template <int K>
 static void step_wide(const float* values, const float* w, const float* const* from, float* const* to) {
   using T = Trellis<K>;
   constexpr int kChunk = T::kBranches < 32 ? T::kBranches : 32;
-  constexpr int kVectors = kChunk / 8;
+  constexpr int kVectors = kChunk / kLanes;
   const float *const from0 = from[0], *const from1 = from[1];
   for (int g = 0; g < T::kGroups; ++g) {
     for (int b = 0; b < T::kBranches; b += kChunk) {
       Lanes best[kTiles][kVectors];
       for (int i = 0; i < kTiles; ++i)
         for (int j = 0; j < kVectors; ++j) best[i][j] = Lanes{} + 2 * kUnreachable;
-#pragma GCC unroll 16
+#pragma GCC unroll 4
       for (int p = 0; p < T::kBranches; ++p, values += kChunk) {
 #pragma GCC unroll 8
         for (int j = 0; j < kVectors; ++j) {
-          const Lanes value = load(values + 8 * j);
+          const Lanes value = load(values + kLanes * j);
 #pragma GCC unroll 2
           for (int i = 0; i < kTiles; ++i) {
             const Lanes error = value - w[i];
@@ -62,22 +68,28 @@ static void step_wide(const float* values, const float* w, const float* const* f
         }
       }
       for (int i = 0; i < kTiles; ++i)
-        for (int j = 0; j < kVectors; ++j) store(to[i] + T::place(g * T::kBranches + b + 8 * j), best[i][j]);
+        for (int j = 0; j < kVectors; ++j) store(to[i] + T::place(g * T::kBranches + b + kLanes * j), best[i][j]);
     }
   }
 }
 
 static inline void interleave(const Lanes& a, const Lanes& b, Lanes& low, Lanes& high) {
+#if defined(__AVX2__)
   low = __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
   high = __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+#else
+  low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+  high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+#endif
 }
 
-// K = 1 and 2 have fewer branches than lanes: eight groups in the lanes; values: [group / 8][p][branch][group % 8].
+// K = 1 and 2 have fewer branches than lanes: groups in the lanes; values: [group / 8][p][branch][group % 8].
 template <int K>
 static void step_narrow(const float* values, const float* w, const float* const* from, float* const* to) {
   using T = Trellis<K>;
   constexpr int kB = T::kBranches;
-  for (int g = 0; g < T::kGroups; g += 8, values += 8 * kB * kB) {
+  for (int g = 0; g < T::kGroups; g += kLanes) {
+    const float* block = values + g / 8 * 8 * kB * kB + g % 8;
     for (int i = 0; i < kTiles; ++i) {
       Lanes best[kB];
       for (int b = 0; b < kB; ++b) best[b] = Lanes{} + 2 * kUnreachable;
@@ -86,7 +98,7 @@ static void step_narrow(const float* values, const float* w, const float* const*
         const Lanes before = load(from[i] + p * T::kPitch + g);
 #pragma GCC unroll 4
         for (int b = 0; b < kB; ++b) {
-          const Lanes error = load(values + 8 * (p * kB + b)) - w[i];
+          const Lanes error = load(block + 8 * (p * kB + b)) - w[i];
           const Lanes cost = error * error + before;
           best[b] = cost < best[b] ? cost : best[b];
         }
@@ -101,7 +113,7 @@ static void step_narrow(const float* values, const float* w, const float* const*
         interleave(even[0], odd[0], out[0], out[1]);
         interleave(even[1], odd[1], out[2], out[3]);
       }
-      for (int b = 0; b < kB; ++b) store(to[i] + T::place(g * kB + 8 * b), out[b]);
+      for (int b = 0; b < kB; ++b) store(to[i] + T::place(g * kB) + kLanes * b, out[b]);
     }
   }
 }
