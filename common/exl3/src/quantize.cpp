@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "dsf/base/check.h"
+#include "dsf/base/random.h"
 #include "dsf/tensor/dtype.h"
 #include "viterbi.h"
 
@@ -30,22 +31,6 @@ const Expected& expected(Codebook codebook, int bits) {
   const Expected* table = codebook == Codebook::kMul1 ? kMul1 : codebook == Codebook::kMcg ? kMcg : k3Inst;
   return table[bits - 1];
 }
-
-// splitmix64: every output bit depends on every input bit, and it is the same everywhere.
-class Random {
- public:
-  explicit Random(uint64_t seed) : state_(seed) {}
-  uint64_t next() {
-    uint64_t z = state_ += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-  }
-  double sign() { return next() >> 63 ? -1.0 : 1.0; }
-
- private:
-  uint64_t state_;
-};
 
 // The order in which viterbi_kernel.h walks the states.
 std::vector<float> arrange_values(Codebook codebook, int bits) {
@@ -121,7 +106,7 @@ double rms(std::span<const double> v) {
 
 // Random signs and a power of two near the matrix's own magnitude, so that suh stays near 1 whatever the weights are. A column of
 // zeros gets the scale 0: its output is then exactly 0.
-std::vector<uint16_t> output_scales(const Grid& w, size_t out, Random& random) {
+std::vector<uint16_t> output_scales(const Grid& w, size_t out, SplitMix64& random) {
   int exponent = 0;
   if (const double size = rms(w); size > 0) std::frexp(size, &exponent);
   const auto magnitude = static_cast<float>(std::ldexp(1.0, std::clamp(exponent, -14, 15)));
@@ -136,7 +121,7 @@ std::vector<uint16_t> output_scales(const Grid& w, size_t out, Random& random) {
 }
 
 // Signs times what brings every input's row to the codebook's scale, 0 for a row of zeros. w: already divided by svh, turned along out.
-std::vector<uint16_t> input_scales(const Grid& w, size_t in, size_t out, float scale, Random& random) {
+std::vector<uint16_t> input_scales(const Grid& w, size_t in, size_t out, float scale, SplitMix64& random) {
   std::vector<uint16_t> suh(in);
   for (size_t k = 0; k < in; ++k) {
     const double size = rms(std::span(w).subspan(k * out, out));
@@ -205,7 +190,7 @@ Result<Matrix> quantize(std::span<const float> weight, int64_t out, int64_t in, 
   DSF_OK(check_arguments(weight, out, in, options.bits));
   const auto n_in = static_cast<size_t>(in), n_out = static_cast<size_t>(out);
   Matrix m{in, out, options.bits, options.codebook, {}, {}, {}};
-  Random random(options.seed);
+  SplitMix64 random(options.seed);
   Grid w(n_in * n_out);
   for (size_t n = 0; n < n_out; ++n)
     for (size_t k = 0; k < n_in; ++k) w[k * n_out + n] = double{weight[n * n_in + k]};
