@@ -15,7 +15,8 @@ json::Value item_of(const Outcome& o) {
   v.set("file", o.file.path.filename().string());
   v.set("status", o.status);
   if (!o.what.empty()) v.set("what", o.what);
-  v.set("layer", h.layer_id).set("rank", o.file.rank);
+  v.set("layer", h.layer_id);
+  v.set("rank", o.file.rank);
   return v;
 }
 
