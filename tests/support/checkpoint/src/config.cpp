@@ -107,7 +107,7 @@ json::Object tables_and_drafts() {
           {"dspark_noise_token_id", id_of("<｜System｜>")},
           {"dspark_target_layer_ids", Array{4, 5, 6}},
           {"dspark_markov_rank", 32},
-          {"dspark_n_routed_experts", 3},
+          {"dspark_n_routed_experts", 2},
           {"dspark_num_experts_per_tok", 1}};
 }
 
