@@ -119,7 +119,6 @@ ApiResult<ChatPlan> plan_chat(const Context& context, const json::Value& body, b
   plan.ids = tokenizer::encode_segments(plan.prompt.segments, context.tokenizer, context.ids, context.options.parse_special);
   plan.parser.start = plan.prompt.open_reasoning ? tokenizer::ParserStart::kReasoning : tokenizer::ParserStart::kContent;
   plan.parser.continues_text = plan.prompt.continues_text;
-  plan.parser.thinking = options.thinking.on;
   plan.parser.parse_calls = declare;
   if (plan.tool_choice.mode == tokenizer::ToolMode::kNamed) plan.parser.only_function = plan.tool_choice.name;
   plan.parser.stop = plan.common.stop;
