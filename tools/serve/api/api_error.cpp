@@ -1,5 +1,7 @@
 #include "tools/serve/api/api_error.h"
 
+#include "dsf/tokenizer/tokenizer.h"
+
 namespace dsf::serve {
 
 std::string_view ApiError::type() const {
@@ -9,9 +11,10 @@ std::string_view ApiError::type() const {
 }
 
 json::Value ApiError::body() const {
-  const auto text_or_null = [](const std::string& s) { return s.empty() ? json::Value() : json::Value(s); };
+  // Messages quote requests, and a request may be anything.
+  const auto text_or_null = [](const std::string& s) { return s.empty() ? json::Value() : json::Value(tokenizer::utf8_lossy(s)); };
   json::Value error = json::Object{
-      {"message", message}, {"type", type()}, {"param", text_or_null(param)}, {"code", text_or_null(code)}};
+      {"message", tokenizer::utf8_lossy(message)}, {"type", type()}, {"param", text_or_null(param)}, {"code", text_or_null(code)}};
   return json::Object{{"error", std::move(error)}};
 }
 

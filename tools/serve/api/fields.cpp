@@ -5,12 +5,13 @@
 namespace dsf::serve {
 namespace {
 
+// Every bound of this API is a whole number.
 std::string describe_range(const NumberRange& range) {
   const bool low = std::isfinite(range.min), high = std::isfinite(range.max);
-  const std::string from = json::format_double(range.min), to = json::format_double(range.max);
-  if (low && high) return (range.open_min ? "greater than " : "from ") + from + (range.open_min ? " and at most " : " to ") + to;
-  if (low) return (range.open_min ? "greater than " : "at least ") + from;
-  return "at most " + to;
+  std::string out;
+  if (low) out = (range.open_min ? "greater than " : "at least ") + json::dump(static_cast<int64_t>(range.min));
+  if (high) out += (low ? " and at most " : "at most ") + json::dump(static_cast<int64_t>(range.max));
+  return out;
 }
 
 }  // namespace
