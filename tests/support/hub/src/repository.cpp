@@ -42,7 +42,8 @@ Result<void> read_settings(Repository& repo) {
   DSF_TRY(repo.disabled, root.boolean_or("disabled", false));
   DSF_TRY(repo.gated, root.string_or("gated", ""));
   if (const auto refs = root.maybe("refs"); refs && refs->value().is_object()) {
-    for (const auto& [name, kind] : refs->value().as_object()) repo.refs[name] = kind.is_string() ? kind.as_string() : "branch";
+    for (const auto& [name, kind] : refs->value().as_object())
+      repo.refs[name] = kind.is_string() ? kind.as_string() : "branch";
   }
   return {};
 }
@@ -50,11 +51,13 @@ Result<void> read_settings(Repository& repo) {
 }  // namespace
 
 std::string lfs_pointer(const RepoFile& f) {
-  return "version https://git-lfs.github.com/spec/v1\noid sha256:" + f.sha256 + "\nsize " + std::to_string(f.size) + "\n";
+  return "version https://git-lfs.github.com/spec/v1\noid sha256:" + f.sha256 + "\nsize " + std::to_string(f.size) +
+         "\n";
 }
 
 const RepoFile* Repository::find(std::string_view path) const {
-  const auto it = std::lower_bound(files.begin(), files.end(), path, [](const RepoFile& f, std::string_view p) { return f.path < p; });
+  const auto it = std::lower_bound(files.begin(), files.end(), path,
+                                   [](const RepoFile& f, std::string_view p) { return f.path < p; });
   return it != files.end() && it->path == path ? &*it : nullptr;
 }
 

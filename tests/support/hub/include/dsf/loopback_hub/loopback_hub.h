@@ -1,12 +1,14 @@
 #pragma once
 // A Hub on the loopback interface: the read surface of the public one, made from folders, with faults on request.
 //
-//   root/<org>/<name>/...   every folder of two levels is a model repository; its files are the content of branch "main"
-//   root/<org>/<name>/.hub.json   optional: {"private":true, "gated":"auto", "disabled":true, "refs":{"v1.0":"tag"}}
+//   root/<org>/<name>/...   every folder of two levels is a model repository; its files are the content of branch
+//   "main" root/<org>/<name>/.hub.json   optional: {"private":true, "gated":"auto", "disabled":true,
+//   "refs":{"v1.0":"tag"}}
 //
-// Two listeners with different host names: the Hub itself on 127.0.0.1 and the storage ("CDN") on 127.0.0.2, since clients treat a redirect to
-// the same host name as internal. Folders are scanned and hashed when a repository is first asked for, and again after reload().
-// start() and the methods may be called from any thread; handlers run on the servers' threads. Source: hub.md 10.
+// Two listeners with different host names: the Hub itself on 127.0.0.1 and the storage ("CDN") on 127.0.0.2, since
+// clients treat a redirect to the same host name as internal. Folders are scanned and hashed when a repository is first
+// asked for, and again after reload(). start() and the methods may be called from any thread; handlers run on the
+// servers' threads. Source: hub.md 10.
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -33,17 +35,18 @@ struct Options {
 
 // One rule of the fault list; the first that matches and is not used up wins.
 struct Fault {
-  std::string host;           // "hub", "cdn" or empty for both
-  std::string path_contains;  // of the decoded path; empty: any
-  std::string method;         // empty: any
-  std::string range_contains; // of the Range header; empty: any
-  int64_t nth = 0;            // only from the nth matching request on (0: from the first)
-  int64_t times = -1;         // how often; -1: for ever
-  // drop_after, close_after, status, rate, short, long, ignore_range, wrong_content_range, wrong_total, etag_change, linked_change,
-  // commit_change, flip, slow, stall, reject_sig, html, redirect_loop, redirect_external, page_loop, dup_path, bad_path, missing_header
+  std::string host;            // "hub", "cdn" or empty for both
+  std::string path_contains;   // of the decoded path; empty: any
+  std::string method;          // empty: any
+  std::string range_contains;  // of the Range header; empty: any
+  int64_t nth = 0;             // only from the nth matching request on (0: from the first)
+  int64_t times = -1;          // how often; -1: for ever
+  // drop_after, close_after, status, rate, short, long, ignore_range, wrong_content_range, wrong_total, etag_change,
+  // linked_change, commit_change, flip, slow, stall, reject_sig, html, redirect_loop, redirect_external, page_loop,
+  // dup_path, bad_path, missing_header
   std::string action;
-  int64_t n = 0;              // bytes, status or bytes per second, as the action needs
-  std::string text;           // Retry-After, redirect target, bad path
+  int64_t n = 0;     // bytes, status or bytes per second, as the action needs
+  std::string text;  // Retry-After, redirect target, bad path
 };
 Result<Fault> fault_from(const json::Value& value);
 
