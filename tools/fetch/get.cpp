@@ -76,9 +76,7 @@ Result<void> fill_open(Planned& p, const manifest::Pin& pin, hub::Hub& hub) {
   DSF_OK(list_repo(p, pin.source.revision.empty() ? pin.source.requested_revision : pin.source.revision, hub));
   for (const hub::Entry& e : p.listing) {
     const manifest::PinFile* pinned = pin.find(e.path);
-    if (pinned == nullptr &&
-        (pin.select.include.empty() ? !pin.files.empty() && !pin.complete : !pin.select.takes(e.path)))
-      continue;
+    if (pinned == nullptr && !pin.select.takes(e.path)) continue;
     hub::Entry entry = e;
     if (pinned != nullptr && !pinned->sha256.empty()) {
       if (e.lfs && e.sha256 != pinned->sha256) {
@@ -399,7 +397,7 @@ Result<void> say_done(const Planned& p, const Found& found, Events& events, bool
                           {"downloaded_files", found.missing.size()},
                           {"downloaded_bytes", found.missing_bytes},
                           {"result", "ok"}});
-  if (!events.enabled()) std::printf("%s\n", p.dir.string().c_str());
+  if (!events.enabled() && !quiet) std::printf("%s\n", p.dir.string().c_str());
   if (found.missing.empty() && !quiet)
     cli::log(cli::Level::kInfo, "nothing to do", {{"files", std::to_string(p.plan.wanted.size())}});
   return {};

@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 
-#include "dsf/base/scope.h"
+#include "dsf/base/numeric.h"
 #include "dsf/base/time.h"
 #include "dsf/codec/sha256.h"
 #include "dsf/json/json.h"
@@ -23,9 +23,18 @@ constexpr std::string_view kCacheTag =
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
+// Temporary and rename without a sync: for bookkeeping whose loss in a crash costs a second look, never a wrong claim.
+Result<void> write_advisory(const std::filesystem::path& path, std::string_view content) {
+  const std::filesystem::path temporary = path.string() + ".tmp";
+  DSF_TRY(io::Fd fd, io::open_write(temporary));
+  DSF_OK(io::write_all(fd, as_bytes(content)));
+  DSF_OK(fd.close());
+  return io::rename_file(temporary, path);
+}
+
 Result<void> write_once(const std::filesystem::path& path, std::string_view content) {
   std::error_code ignored;
-  return std::filesystem::exists(path, ignored) ? Result<void>() : io::write_file_atomic(path, content);
+  return std::filesystem::exists(path, ignored) ? Result<void>() : write_advisory(path, content);
 }
 
 }  // namespace
@@ -119,7 +128,7 @@ Result<void> Target::write_metadata(const std::string& path, const std::string& 
   std::snprintf(when.data(), when.size(), "%.6f", std::max(static_cast<double>(unix_time_ms()) / 1000, mtime));
   const auto file = dir_ / ".cache" / "huggingface" / "download" / (path + ".metadata");
   DSF_OK(io::make_dirs(file.parent_path()));
-  return io::write_file_atomic(file, commit_id + "\n" + etag + "\n" + when.data() + "\n");
+  return write_advisory(file, commit_id + "\n" + etag + "\n" + when.data() + "\n");
 }
 
 Result<void> Target::set_aside(const std::string& path) const {
@@ -144,7 +153,7 @@ Result<void> Target::write_tree(const std::string& commit_id, const std::vector<
   tree.set("files", std::move(files));
   const auto path = dir_ / ".cache" / "huggingface" / "trees" / (commit_id + ".json");
   DSF_OK(io::make_dirs(path.parent_path()));
-  return io::write_file_atomic(path, json::dump(tree, json::Style::kPython));
+  return write_advisory(path, json::dump(tree, json::Style::kPython));
 }
 
 }  // namespace dsf::fetch

@@ -108,6 +108,7 @@ TEST_CASE("transient faults are survived without a byte wrong or twice") {
     int64_t n;
     const char* text;
   };
+  const FetchFixture f;
   for (const Case& c : std::initializer_list<Case>{{"drop_after", 10'000, ""},
                                                    {"close_after", 70'000, ""},
                                                    {"status", 503, "0"},
@@ -123,7 +124,9 @@ TEST_CASE("transient faults are survived without a byte wrong or twice") {
                                                    {"stall", 1000, ""},
                                                    {"etag_change", 0, ""}}) {
     CAPTURE(c.action);
-    const FetchFixture f;
+    std::filesystem::remove_all(f.dir / "out");
+    f.hub->clear_faults();
+    f.hub->clear_log();
     f.fault(c.action, c.n, 3, "cdn", "", c.text);
     const auto r = f.get();
     REQUIRE_MESSAGE(r, c.action << ": " << r.error().line());
@@ -163,6 +166,7 @@ TEST_CASE("what stays wrong ends with the class that helps") {
     Code code;
     const char* cls;
   };
+  const FetchFixture f;
   for (const Case& c : std::initializer_list<Case>{{"cdn", "status", "", 503, Code::kRemote, "transient"},
                                                    {"cdn", "rate", "", 0, Code::kRemote, "rate"},
                                                    {"cdn", "ignore_range", "model-00001", 0, Code::kRemote, "range"},
@@ -178,7 +182,8 @@ TEST_CASE("what stays wrong ends with the class that helps") {
                                                    {"hub", "status", "/api/", 401, Code::kRefused, "not_found_or_auth"},
                                                    {"hub", "status", "/api/", 404, Code::kRefused, "not_found"}}) {
     CAPTURE(c.action);
-    const FetchFixture f;
+    std::filesystem::remove_all(f.dir / "out");
+    f.hub->clear_faults();
     f.fault(c.action, c.n, -1, c.host, std::string(c.path) == "cursor" ? "/tree/" : c.path,
             c.action == std::string("rate") ? "0" : "");
     check_fails(f, c.code, c.cls);
@@ -187,8 +192,9 @@ TEST_CASE("what stays wrong ends with the class that helps") {
 }
 
 TEST_CASE("names that would leave the folder are refused before anything is written") {
+  const FetchFixture f;
   for (const char* name : {"../evil", "/etc/evil", "a//b", "C:\\x", ".git/config", ".cache/x", "a/../../b"}) {
-    const FetchFixture f;
+    f.hub->clear_faults();
     f.fault("bad_path", 0, -1, "hub", "/tree/", name);
     const auto r = f.get();
     REQUIRE_MESSAGE(!r, name);
