@@ -148,18 +148,20 @@ TEST_CASE("linear: f32 and bf16 weights, every row count gives the same bits") {
   CHECK(ops::linear_cuda({nullptr, nullptr, nullptr, 1, 7, 1, 7, 1}, nullptr, nullptr).error().code == Code::kUsage);
 }
 
-TEST_CASE("kv_compress pools and norms groups of one and two") {
+TEST_CASE("kv_compress pools and norms groups of one and two, and leaves rows that close none at zero") {
   NEED_DEVICE("kv_compress");
   test::Random random(6);
   for (const int64_t ratio : {1, 2}) {
     constexpr int64_t kRing = 16, kDim = 512, kGroups = 5;
-    const auto value = random.normal(kRing * kDim), gate = random.normal(kRing * kDim, 2), norm = random.normal(kDim);
-    std::vector<float> want(kGroups * kDim);
+    const auto value = random.normal(2 * kRing * kDim), gate = random.normal(2 * kRing * kDim, 2), norm = random.normal(kDim);
+    std::vector<float> want((kGroups + 1) * kDim);
+    std::vector<int64_t> first{-1}, offset{0};
+    for (int64_t g = 5; g < 5 + kGroups; ++g) first.push_back(g * ratio), offset.push_back(kRing);  // the second session's ring
+    ops::kv_compress_ref({value.data() + kRing * kDim, ratio == 2 ? gate.data() + kRing * kDim : nullptr, norm.data(), want.data() + kDim, 5, kGroups, ratio, kRing, kDim, 1e-20f});
     DeviceArray<float> dv(value), dg(gate), dn(norm), dl(want.size());
-    ops::KvCompressArgs a{value.data(), ratio == 2 ? gate.data() : nullptr, norm.data(), want.data(), 5, kGroups, ratio, kRing, kDim, 1e-20f};
-    ops::kv_compress_ref(a);
-    a.value = dv.get(), a.gate = ratio == 2 ? dg.get() : nullptr, a.norm = dn.get(), a.latent = dl.get();
-    OK(ops::kv_compress_cuda(a, nullptr));
+    DeviceArray<int64_t> df(first), doff(offset);
+    OK(ops::kv_compress_rows_cuda({.value = dv.get(), .gate = ratio == 2 ? dg.get() : nullptr, .norm = dn.get(), .latent = dl.get(), .first_position = df.get(), .ring_offset = doff.get(),
+                                   .n_rows = kGroups + 1, .ratio = ratio, .ring_rows = kRing, .dim = kDim, .eps = 1e-20f}, nullptr));
     CHECK(relative_distance(dl.host(), want) < kF32);
   }
 }
@@ -172,10 +174,11 @@ TEST_CASE("index scores are the oracle's, unseen rows never score") {
     const std::vector<int64_t> visible{keys, keys / 2, 0};
     const auto q = random.normal(static_cast<size_t>(kRows * heads * dim)), w = random.normal(static_cast<size_t>(kRows * heads)), k = random.normal(static_cast<size_t>(keys * dim));
     std::vector<float> want(static_cast<size_t>(kRows * keys));
-    ops::index_score_ref({q.data(), w.data(), k.data(), visible.data(), want.data(), kRows, heads, dim, keys});
+    const std::vector<int64_t> offset{0, keys - keys / 2, 0};
+    ops::index_score_ref({q.data(), w.data(), k.data(), visible.data(), want.data(), kRows, heads, dim, keys, offset.data()});
     DeviceArray<float> dq(q), dw(w), dk(k), ds(want.size());
-    DeviceArray<int64_t> dvis(visible);
-    OK(ops::index_score_cuda({dq.get(), dw.get(), dk.get(), dvis.get(), ds.get(), kRows, heads, dim, keys}, nullptr));
+    DeviceArray<int64_t> dvis(visible), doff(offset);
+    OK(ops::index_score_cuda({dq.get(), dw.get(), dk.get(), dvis.get(), ds.get(), kRows, heads, dim, keys, doff.get()}, nullptr));
     const auto got = ds.host();
     for (size_t i = 0; i < want.size(); ++i) {
       if (std::isinf(want[i])) CHECK(got[i] == want[i]);
@@ -232,14 +235,16 @@ TEST_CASE("sparse attention: window, selection, empty lists, every head width") 
       const int64_t count = r == 3 ? n_selected / 2 : n_selected;
       for (int64_t i = 0; i < count; ++i) selection[n(r * n_selected + i)] = static_cast<int32_t>(i * kStored / std::max<int64_t>(n_selected, 1));
     }
-    const auto q = random.normal(n(rows * heads * width)), window = random.normal(n(kRing * width)), stored = random.normal(n(kStored * width)), sink = random.normal(n(heads));
+    const std::vector<int64_t> window_offset{0, kRing, kRing, 0}, rows_offset{0, kStored, 0, kStored};
+    const auto q = random.normal(n(rows * heads * width)), window = random.normal(n(2 * kRing * width)), stored = random.normal(n(2 * kStored * width)), sink = random.normal(n(heads));
     std::vector<float> want(q.size());
     ops::SparseAttentionArgs a{q.data(), window.data(), begin.data(), end.data(), stored.data(), selection.data(), sink.data(), want.data(), rows, heads, width, kRing, n_selected,
-                               1.0f / std::sqrt(static_cast<float>(width))};
+                               1.0f / std::sqrt(static_cast<float>(width)), window_offset.data(), rows_offset.data()};
     ops::sparse_attention_ref(a);
     DeviceArray<float> dq(q), dw(window), dst(stored), dsink(sink), dout(want.size()), partial(n(ops::sparse_attention_workspace(rows, heads, width, kWindow, n_selected)));
-    DeviceArray<int64_t> db(begin), de(end);
+    DeviceArray<int64_t> db(begin), de(end), dwo(window_offset), dro(rows_offset);
     DeviceArray<int32_t> dsel(selection);
+    a.window_offset = dwo.get(), a.rows_offset = dro.get();
     a.q = dq.get(), a.window = dw.get(), a.window_begin = db.get(), a.window_end = de.get(), a.rows = dst.get(), a.selection = dsel.get(), a.sink = dsink.get(), a.out = dout.get();
     OK(ops::sparse_attention_cuda(a, kWindow, partial.get(), nullptr));
     CHECK(relative_distance(dout.host(), want) < 1e-5);

@@ -6,7 +6,7 @@
 //   out  = rmsnorm(collapse(X; pre_in); norm)                  pre_in is the pre of the mix before
 //
 // Equal to hyper_expand, hyper_mix, hyper_collapse and rmsnorm one after the other; a device saves launches and passes over X. With fn null
-// only expand, collapse and norm are done (before the head). Source: model.md section 3.
+// there is no mix (before the head); with out null the streams are expanded and nothing else is done. Source: model.md section 3.
 #include <cstdint>
 
 namespace dsf::serve::ops {
@@ -24,7 +24,7 @@ struct HyperStepArgs {
   float* comb = nullptr;           // [n_rows, S, S]; may be comb_in
   const float* pre_in = nullptr;   // [n_rows, S]
   const float* norm = nullptr;     // [D]
-  float* out = nullptr;            // [n_rows, D]
+  float* out = nullptr;            // [n_rows, D], or nullptr
   int64_t n_rows = 0, n_streams = 4, dim = 0;
   int64_t sinkhorn_iters = 20;
   float hc_eps = 1e-6f, norm_eps = 1e-20f;

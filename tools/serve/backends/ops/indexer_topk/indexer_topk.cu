@@ -24,9 +24,10 @@ __global__ void __launch_bounds__(kScoreThreads) index_score_kernel(IndexScoreAr
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int64_t visible = a.visible[row];
   const int64_t first = int64_t{blockIdx.x} * kKeysPerBlock;
+  const float* keys = a.keys + (a.keys_offset != nullptr ? a.keys_offset[row] * a.dim : 0);
   for (int64_t g = first + warp * kKeys; g < first + kKeysPerBlock && g < a.n_keys; g += kScoreThreads / kWarp * kKeys) {
     float score[kKeys] = {};
-    for (int h0 = 0; h0 < a.n_heads; h0 += kWarp) {
+    for (int h0 = 0; h0 < a.n_heads && g < visible; h0 += kWarp) {
       const int h = h0 + lane;
       const float weight = h < a.n_heads ? a.weight[row * a.n_heads + h] : 0.0f;
       const float* qh = q + (h < a.n_heads ? h : 0) * stride;
@@ -35,8 +36,8 @@ __global__ void __launch_bounds__(kScoreThreads) index_score_kernel(IndexScoreAr
         const float qd = qh[d];
 #pragma unroll
         for (int k = 0; k < kKeys; ++k) {
-          const int64_t key = g + k < a.n_keys ? g + k : g;
-          dot[k] = fmaf(qd, __ldg(a.keys + key * a.dim + d), dot[k]);
+          const int64_t key = g + k < visible ? g + k : g;
+          dot[k] = fmaf(qd, __ldg(keys + key * a.dim + d), dot[k]);
         }
       }
 #pragma unroll

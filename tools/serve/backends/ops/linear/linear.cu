@@ -29,7 +29,10 @@ __device__ Eight load8(const uint16_t* p) {
 }
 
 template <int Rows, class W>
-__global__ void __launch_bounds__(kThreads) linear_kernel(LinearArgs a, const W* weight) {
+__global__ void __launch_bounds__(kThreads) linear_kernel(LinearArgs a, const W* weight, LinearGroups groups) {
+  a.x += blockIdx.z * groups.x_step;
+  a.y += blockIdx.z * groups.y_step;
+  weight += blockIdx.z * a.out * a.in;
   const int64_t o = int64_t{blockIdx.x} * (kThreads / kWarp) + threadIdx.x / kWarp;
   const int lane = threadIdx.x % kWarp;
   const int64_t row0 = int64_t{blockIdx.y} * Rows;
@@ -53,25 +56,25 @@ __global__ void __launch_bounds__(kThreads) linear_kernel(LinearArgs a, const W*
 }
 
 template <class W>
-void launch_linear(const LinearArgs& a, const W* weight, CudaStream stream) {
-  const unsigned outs = grid_of(a.out, kThreads / kWarp);
+void launch_linear(const LinearArgs& a, const W* weight, const LinearGroups& groups, CudaStream stream) {
+  const unsigned outs = grid_of(a.out, kThreads / kWarp), count = static_cast<unsigned>(groups.count);
   if (a.n_rows == 1) {
-    linear_kernel<1><<<outs, kThreads, 0, stream>>>(a, weight);
+    linear_kernel<1><<<dim3(outs, 1, count), kThreads, 0, stream>>>(a, weight, groups);
   } else if (a.n_rows <= 4) {
-    linear_kernel<4><<<outs, kThreads, 0, stream>>>(a, weight);
+    linear_kernel<4><<<dim3(outs, 1, count), kThreads, 0, stream>>>(a, weight, groups);
   } else {
-    linear_kernel<8><<<dim3(outs, grid_of(a.n_rows, 8)), kThreads, 0, stream>>>(a, weight);
+    linear_kernel<8><<<dim3(outs, grid_of(a.n_rows, 8), count), kThreads, 0, stream>>>(a, weight, groups);
   }
 }
 
 }  // namespace
 
-Result<void> linear_cuda(const LinearArgs& a, const uint16_t* w_bf16, CudaStream stream) {
-  if (a.in % kStep != 0 || a.x_stride % 4 != 0)
+Result<void> linear_cuda(const LinearArgs& a, const uint16_t* w_bf16, CudaStream stream, const LinearGroups& groups) {
+  if (a.in % kStep != 0 || a.x_stride % 4 != 0 || groups.x_step % 4 != 0)
     return fail(Code::kUsage, "linear", "input width " + std::to_string(a.in) + " (stride " + std::to_string(a.x_stride) + ") is not a multiple of 8 (4)");
   if (a.n_rows == 0 || a.out == 0) return {};
-  if (w_bf16 != nullptr) launch_linear(a, w_bf16, stream);
-  else launch_linear(a, a.w, stream);
+  if (w_bf16 != nullptr) launch_linear(a, w_bf16, groups, stream);
+  else launch_linear(a, a.w, groups, stream);
   return launched("linear");
 }
 

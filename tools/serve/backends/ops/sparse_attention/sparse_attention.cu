@@ -24,12 +24,14 @@ struct Partials {
 __device__ const float* entry(const SparseAttentionArgs& a, int64_t row, int64_t place, int64_t max_window) {
   if (place < max_window) {
     const int64_t position = a.window_begin[row] + place;
-    return position < a.window_end[row] ? a.window + (position % a.ring_rows) * a.head_dim : nullptr;
+    const int64_t first = a.window_offset != nullptr ? a.window_offset[row] : 0;
+    return position < a.window_end[row] ? a.window + (first + position % a.ring_rows) * a.head_dim : nullptr;
   }
   place -= max_window;
   if (place >= a.n_selected) return nullptr;
   const int32_t g = a.selection[row * a.n_selected + place];
-  return g >= 0 ? a.rows + int64_t{g} * a.head_dim : nullptr;
+  const int64_t first = a.rows_offset != nullptr ? a.rows_offset[row] : 0;
+  return g >= 0 ? a.rows + (first + g) * a.head_dim : nullptr;
 }
 
 template <int PerLane>
