@@ -75,10 +75,15 @@ Result<PackedWriter> PackedWriter::create(const std::filesystem::path& target, c
 
 Result<void> PackedWriter::append(std::span<const std::byte> weights, std::span<const std::byte> scales) {
   const uint64_t head_dim = header_.row_bytes / 33 * 32, n = weights.size() / head_dim;
-  DSF_CHECK(rows_ + n <= header_.hi - header_.lo, "no more rows than the header says");
   records_.resize(n * header_.row_bytes);
   interleave_rows(weights, scales, static_cast<int64_t>(head_dim), records_);
-  DSF_OK(file_.write(records_));
+  return append_records(records_);
+}
+
+Result<void> PackedWriter::append_records(std::span<const std::byte> records) {
+  const uint64_t n = records.size() / header_.row_bytes;
+  DSF_CHECK(n * header_.row_bytes == records.size() && rows_ + n <= header_.hi - header_.lo, "whole records, no more than the header says");
+  DSF_OK(file_.write(records));
   rows_ += n;
   const uint64_t end = kPackedHeaderBytes + rows_ * header_.row_bytes;
   if (end - synced_ >= kSyncEveryBytes) {

@@ -44,6 +44,8 @@ class PackedWriter {
   static Result<PackedWriter> create(const std::filesystem::path& target, const PackedHeader& header);
   // weights: [n, head_dim], scales: [n, head_dim/32], the next n rows.
   Result<void> append(std::span<const std::byte> weights, std::span<const std::byte> scales);
+  // The same rows already interleaved. records: [n, row_bytes].
+  Result<void> append_records(std::span<const std::byte> records);
   // Errors: kBug when rows are missing, kLocal.
   Result<void> finish();
 
