@@ -19,6 +19,9 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
 
+# -O3 buys the host code nothing that was measured and costs a third more compile time; hot files ask for it themselves.
+set(CMAKE_CXX_FLAGS_RELEASE "-O2" CACHE STRING "" FORCE)
+
 find_program(DSF_CCACHE ccache)
 if(DSF_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER "${DSF_CCACHE}")
