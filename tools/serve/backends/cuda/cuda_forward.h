@@ -13,6 +13,7 @@
 #include "dsf/base/result.h"
 #include "dsf/gpu/gpu.h"
 #include "tools/serve/backends/cuda/device_model.h"
+#include "tools/serve/backends/ops/fake_quant/fake_quant.h"
 #include "tools/serve/engine/trace.h"
 
 namespace dsf::serve::cuda {
