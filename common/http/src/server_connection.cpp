@@ -228,7 +228,8 @@ class Connection {
 
   bool reply_error(int status, const std::string& why) {
     Writer writer(socket_, *context_.stopping, kLingerUs, false, false, false);
-    writer.send(status, {{"Content-Type", "text/plain"}}, why + "\n");
+    const ErrorBody body = context_.options->error_body ? context_.options->error_body(status, why) : ErrorBody{"text/plain", why + "\n"};
+    writer.send(status, {{"Content-Type", body.content_type}}, body.body);
     return false;
   }
 

@@ -40,6 +40,11 @@ class ResponseWriter {
 
 using Handler = std::function<void(const ServerRequest&, ResponseWriter&)>;
 
+// Body of an answer that the server gives itself (malformed request, too many connections).
+struct ErrorBody {
+  std::string content_type, body;
+};
+
 struct ServerOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 0;  // 0: any free port
@@ -47,6 +52,7 @@ struct ServerOptions {
   uint32_t max_header_bytes = 64 << 10;
   int max_connections = 256;               // further ones get 503
   int64_t idle_timeout_us = 75'000'000;    // keep-alive without a request, and slow request headers
+  std::function<ErrorBody(int status, std::string_view reason)> error_body;  // empty: plain text
 };
 
 class Server {
