@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <functional>
+#include <sstream>
 
 #include "dsf/io/file.h"
 #include "dsf/made_checkpoint/made_checkpoint.h"
@@ -16,21 +16,25 @@ using namespace dsf::test;
 
 namespace {
 
-// "1 ST10", "1 tensors.table", "8", "ok": exit code and the stable name of the first finding.
+// The stable name in one line of a refusal: a check of dsf-preflight, a finding code of dsf-verify, or what a file's status says.
+std::string name_in(const std::string& line) {
+  for (const char* prefix : {"config.", "shards.", "tensors.", "routers.", "tokenizer.", "engram.", "memory.", "disk."})
+    if (const size_t at = line.find(std::string(": ") + prefix); at != std::string::npos) return line.substr(at + 2, line.find(':', at + 2) - at - 2);
+  for (const char* kind : {": ST", ": IX"})
+    if (const size_t at = line.find(kind); at != std::string::npos && line.size() > at + 6 && line[at + 6] == ' ') return line.substr(at + 2, 4);
+  if (line.find("sha256 differs") != std::string::npos) return "sha256";
+  if (line.find(": is missing;") != std::string::npos) return "missing";
+  if (line.find(" expected; fetch it again") != std::string::npos) return "size";
+  return "";
+}
+
+// "1 ST10", "1 tensors.table", "8", "ok": exit code and the stable name of the first finding that is an error.
 std::string verdict(const Ran& ran) {
   if (ran.code == 0) return "ok";
   std::string name;
-  for (const char* known : {"sha256 differs", "is missing", "expected; fetch"})
-    if (name.empty() && ran.says(known)) name = std::strcmp(known, "sha256 differs") == 0 ? "sha256" : std::strcmp(known, "is missing") == 0 ? "missing" : "size";
-  if (name.empty()) {
-    const std::string line = ran.err.substr(0, ran.err.find('\n'));
-    for (size_t at = 0; (at = line.find(": ", at)) != std::string::npos && name.empty(); at += 2) {
-      const std::string word = line.substr(at + 2, line.find_first_of(" :", at + 2) - at - 2);
-      const bool code = word.size() == 4 && (word.starts_with("ST") || word.starts_with("IX"));
-      const bool check = word.find('.') != std::string::npos && word.find('/') == std::string::npos && !word.ends_with(".json") && !word.ends_with(".safetensors");
-      if (code || check) name = word;
-    }
-  }
+  std::istringstream lines(ran.err);
+  for (std::string line; std::getline(lines, line) && name.empty();)
+    if (line.find(": warning: ") == std::string::npos && line.find(": note: ") == std::string::npos) name = name_in(line);
   return std::to_string(ran.code) + (name.empty() ? "" : " " + name);
 }
 
