@@ -1,0 +1,10 @@
+#pragma once
+// Checking packed files against the digests noted while packing: needs no source. Source: engram.md 7.3.
+#include "tools/pack-engram/plan.h"
+
+namespace dsf::pack_engram {
+
+// A wrong file is an Outcome. Errors: kLocal.
+Result<Outcome> compare_with_digests(const PackFile& file, const engram::RecordedPack& recorded);
+
+}  // namespace dsf::pack_engram
