@@ -105,7 +105,8 @@ class FakeQuant:
         if not self.on:
             return x
         if self.noise:
-            x = x * (1 + self.noise * self.rng.standard_normal(x.shape))
+            size = np.abs(x) + np.sqrt((x * x).mean(-1, keepdims=True))  # what an f32 sum's error is relative to
+            x = x + self.noise * size * self.rng.standard_normal(x.shape)
         x = x.astype(np.float32).astype(np.float64)
         block = 16 if kind == "compressed" else 32
         b = x.reshape(*x.shape[:-1], -1, block)

@@ -9,7 +9,7 @@ namespace dsf::serve::test {
 
 TEST_CASE("the stored small configuration gives the reference's logits and drafts") {
   const std::filesystem::path dir = dsf::test::golden() / "engine" / "small";
-  const auto golden = safetensors::File::open(dir / "golden.safetensors");
+  const auto golden = safetensors::File::open(dsf::test::golden() / "engine" / "small.golden.safetensors");
   REQUIRE_MESSAGE(golden.has_value(), (golden ? std::string() : golden.error().line()));
   const auto floats = [&](const std::string& name) { return *safetensors::to_f32(*golden->tensor(name)); };
   const auto integers = [&](const std::string& name) {
