@@ -110,9 +110,9 @@ TEST_CASE("two world sizes in one folder are ambiguous") {
 }
 
 TEST_CASE("a damaged checkpoint is refused with the tensor's name") {
-  const std::pair<const char*, Code> cases[] = {{"missing-tensor:layers.3.attn.wkv.weight", Code::kMissing},
+  const std::pair<std::string, Code> cases[] = {{"missing-tensor:layers.3.attn.wkv.weight", Code::kMissing},
                                                 {"wrong-shape:layers.3.attn.wkv.weight", Code::kContent},
-                                                {"missing-tensor:layers.3.attn.wkv.scale", Code::kContent}};
+                                                {"missing-tensor:layers.3.attn.wkv.scale", Code::kMissing}};
   for (const auto& [what, code] : cases) {
     CAPTURE(what);
     const dsf::test::TempDir dir;
