@@ -24,8 +24,10 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2" CACHE STRING "" FORCE)
 
 find_program(DSF_CCACHE ccache)
 if(DSF_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${DSF_CCACHE}")
-  set(CMAKE_CUDA_COMPILER_LAUNCHER "${DSF_CCACHE}")
+  # Paths below the source folder are hashed as relative ones: a second checkout finds what the first one compiled.
+  set(launcher env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${DSF_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${launcher})
 endif()
 if(DSF_TIDY)
   set(CMAKE_CXX_CLANG_TIDY clang-tidy)

@@ -51,7 +51,7 @@ Result<Outcome> pack_or_keep(const PackFile& file, const Source& source, bool fo
       existing.status = "kept";
       return existing;
     }
-    if (existing.status != "missing") cli::log(cli::Level::kWarn, "packing again", {{"file", file.path.string()}, {"reason", existing.what}});
+    if (existing.status != "missing") cli::log(cli::Level::kInfo, "packing again", {{"file", file.path.string()}, {"reason", existing.what}});
   }
   return pack_file(file, source);
 }

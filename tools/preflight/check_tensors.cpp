@@ -20,6 +20,9 @@ constexpr const char* kFetchAgain = "fetch the checkpoint again, or use the conf
 
 bool plain_float(DType t) { return t == DType::kBF16 || t == DType::kF16 || t == DType::kF32; }
 
+// EXL3 packs store these in fp16. Everywhere else F16 in place of BF16 is a wrong label on right bytes: a tensor of garbage that loads.
+bool may_be_f16(const std::string& name) { return name.ends_with(".indexer.weights_proj.weight") || name.ends_with("_head.head.weight") || name.ends_with("confidence_head.proj.weight"); }
+
 class Table {
  public:
   Table(Context& c, Outcome& out) : c_(c), config_(*c.config), out_(out) {}
@@ -74,7 +77,7 @@ class Table {
   void plain(const Weight& w) {
     const auto view = shaped(w.name, w.shape);
     if (!view) return;
-    if (!plain_float(view->dtype())) fail("dtype", w.name, "is " + std::string(tensor::dtype_name(view->dtype())) + ", BF16, F16 or F32 expected");
+    if (!plain_float(view->dtype()) || view->dtype() == DType::kF16) fail("dtype", w.name, "is " + std::string(tensor::dtype_name(view->dtype())) + ", " + std::string(tensor::dtype_name(w.dtype)) + " expected");
     else if (w.dtype == DType::kF32 && view->dtype() != DType::kF32)
       fail("dtype", w.name, "is " + std::string(tensor::dtype_name(view->dtype())) + ", it was cast from F32", "take this tensor from the original release");
   }
@@ -105,7 +108,7 @@ class Table {
     } else if (view->dtype() == DType::kF8E4M3) {
       shaped(weight, w.shape);
       if (const auto s = shaped(scale, {ceil_div<int64_t>(w.shape[0], 32), ceil_div<int64_t>(w.shape[1], 32)})) typed(scale, *s, DType::kF8E8M0);
-    } else if (plain_float(view->dtype())) {
+    } else if (plain_float(view->dtype()) && (view->dtype() != DType::kF16 || may_be_f16(weight))) {
       shaped(weight, w.shape);
       if (c_.checkpoint->contains(scale)) fail("dtype", weight, "has a scale but is neither F8_E4M3 nor I8");
     } else {

@@ -19,11 +19,11 @@ struct Expected {
   float scale;
   double mse;
 };
-constexpr Expected kMul1[] = {{1.05f, 0.2756}, {0.97f, 0.0687},   {0.95f, 0.01755},  {0.90f, 0.00446},
+constexpr Expected kMul1[] = {{1.05f, 0.2756},  {0.97f, 0.0687},   {0.95f, 0.01755},  {0.90f, 0.00446},
                               {0.90f, 0.00115}, {0.85f, 0.000292}, {0.80f, 0.000079}, {0.80f, 0.000020}};
-constexpr Expected kMcg[] = {{1.3f, 0.2678},  {1.2f, 0.0686},  {1.12f, 0.0173}, {1.06f, 0.00460},
+constexpr Expected kMcg[] = {{1.3f, 0.2678},   {1.2f, 0.0686},  {1.12f, 0.0173}, {1.06f, 0.00460},
                              {1.06f, 0.00117}, {1.0f, 0.00031}, {1.0f, 0.00008}, {0.95f, 0.00002}};
-constexpr Expected k3Inst[] = {{1.3f, 0.2685},  {1.2f, 0.0690},  {1.12f, 0.0178}, {1.06f, 0.00468},
+constexpr Expected k3Inst[] = {{1.3f, 0.2685},   {1.2f, 0.0690},  {1.12f, 0.0178}, {1.06f, 0.00468},
                                {1.06f, 0.00119}, {1.0f, 0.00032}, {1.0f, 0.00008}, {0.95f, 0.00002}};
 
 const Expected& expected(Codebook codebook, int bits) {
@@ -104,8 +104,8 @@ double rms(std::span<const double> v) {
   return std::sqrt(squares / static_cast<double>(v.size()));
 }
 
-// Random signs and a power of two near the matrix's own magnitude, so that suh stays near 1 whatever the weights are. A column of
-// zeros gets the scale 0: its output is then exactly 0.
+// Random signs and a power of two near the matrix's own magnitude, so that suh stays near 1 whatever the weights are. A
+// column of zeros gets the scale 0: its output is then exactly 0.
 std::vector<uint16_t> output_scales(const Grid& w, size_t out, SplitMix64& random) {
   int exponent = 0;
   if (const double size = rms(w); size > 0) std::frexp(size, &exponent);
@@ -120,7 +120,8 @@ std::vector<uint16_t> output_scales(const Grid& w, size_t out, SplitMix64& rando
   return svh;
 }
 
-// Signs times what brings every input's row to the codebook's scale, 0 for a row of zeros. w: already divided by svh, turned along out.
+// Signs times what brings every input's row to the codebook's scale, 0 for a row of zeros. w: already divided by svh,
+// turned along out.
 std::vector<uint16_t> input_scales(const Grid& w, size_t in, size_t out, float scale, SplitMix64& random) {
   std::vector<uint16_t> suh(in);
   for (size_t k = 0; k < in; ++k) {
@@ -153,9 +154,11 @@ std::vector<float> tile_targets(const Grid& w, size_t in, size_t out) {
 
 Result<void> check_arguments(std::span<const float> weight, int64_t out, int64_t in, int bits) {
   const std::string subject = "exl3 quantizer";
-  if (bits < 1 || bits > kMaxBits) return fail(Code::kUsage, subject, "width " + std::to_string(bits) + " is not 1 to 8 bits");
+  if (bits < 1 || bits > kMaxBits)
+    return fail(Code::kUsage, subject, "width " + std::to_string(bits) + " is not 1 to 8 bits");
   if (in <= 0 || out <= 0 || in % kBlock != 0 || out % kBlock != 0) {
-    return fail(Code::kUsage, subject, "[" + std::to_string(out) + ", " + std::to_string(in) + "] is not whole 128 x 128 blocks",
+    return fail(Code::kUsage, subject,
+                "[" + std::to_string(out) + ", " + std::to_string(in) + "] is not whole 128 x 128 blocks",
                 "pad the matrix with zeros to multiples of 128");
   }
   DSF_CHECK(weight.size() == static_cast<size_t>(in * out), "weight is not [out, in]");
@@ -170,7 +173,8 @@ Result<void> check_arguments(std::span<const float> weight, int64_t out, int64_t
 float best_scale(Codebook codebook, int bits) { return expected(codebook, bits).scale; }
 double expected_error(Codebook codebook, int bits) { return std::sqrt(expected(codebook, bits).mse); }
 
-void quantize_tiles(std::span<const float> targets, int bits, Codebook codebook, int threads, std::span<TileStates> states) {
+void quantize_tiles(std::span<const float> targets, int bits, Codebook codebook, int threads,
+                    std::span<TileStates> states) {
   DSF_CHECK(bits >= 1 && bits <= kMaxBits && targets.size() == states.size() * 256, "targets and states disagree");
   const std::vector<float> values = arrange_values(codebook, bits);
   const detail::SearchPair search = search_pair();
@@ -181,7 +185,8 @@ void quantize_tiles(std::span<const float> targets, int bits, Codebook codebook,
       const size_t first = 2 * pair, n = std::min<size_t>(2, states.size() - first);
       std::copy_n(targets.begin() + static_cast<std::ptrdiff_t>(first * 256), n * 256, in.begin());
       search(bits, values.data(), in.data(), scratch.data(), found.data());
-      for (size_t i = 0; i < n; ++i) std::copy_n(found.begin() + static_cast<std::ptrdiff_t>(i * 256), 256, states[first + i].begin());
+      for (size_t i = 0; i < n; ++i)
+        std::copy_n(found.begin() + static_cast<std::ptrdiff_t>(i * 256), 256, states[first + i].begin());
     };
   });
 }
@@ -207,7 +212,8 @@ Result<Matrix> quantize(std::span<const float> weight, int64_t out, int64_t in, 
   const size_t tile_words = 16 * static_cast<size_t>(options.bits);
   m.trellis.resize(states.size() * tile_words);
   for (size_t i = 0; i < states.size(); ++i) {
-    pack_states(states[i], options.bits, std::as_writable_bytes(std::span(m.trellis).subspan(i * tile_words, tile_words)));
+    pack_states(states[i], options.bits,
+                std::as_writable_bytes(std::span(m.trellis).subspan(i * tile_words, tile_words)));
   }
   return m;
 }

@@ -9,14 +9,17 @@ namespace {
 
 constexpr std::string_view kTool =
     R"({"type":"function","function":{"name":"get_weather","parameters":{"type":"object","properties":{"city":{"type":"string"},"days":{"type":"integer"}}}}})";
-constexpr std::string_view kOtherTool = R"({"type":"function","function":{"name":"get_time","parameters":{"type":"object","properties":{}}}})";
+constexpr std::string_view kOtherTool =
+    R"({"type":"function","function":{"name":"get_time","parameters":{"type":"object","properties":{}}}})";
 
 std::string chat_body(const std::string& text, const std::string& extra = {}) {
-  return R"({"model":"dsf","messages":[{"role":"user","content":)" + json::quote(text) + "}]" + (extra.empty() ? "" : "," + extra) + "}";
+  return R"({"model":"dsf","messages":[{"role":"user","content":)" + json::quote(text) + "}]" +
+         (extra.empty() ? "" : "," + extra) + "}";
 }
 
 constexpr std::string_view kCall =
-    "Let me look.\n\n<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"get_weather\">\n<｜DSML｜ parameter name=\"city\" string=\"true\">Oslo</｜DSML｜ parameter>\n"
+    "Let me look.\n\n<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"get_weather\">\n<｜DSML｜ parameter name=\"city\" "
+    "string=\"true\">Oslo</｜DSML｜ parameter>\n"
     "<｜DSML｜ parameter name=\"days\" string=\"false\">3</｜DSML｜ parameter>\n</｜DSML｜ invoke>\n</｜DSML｜ calls>";
 
 }  // namespace
@@ -71,7 +74,9 @@ TEST_CASE("a stream says what the whole reply says") {
     const auto whole = live.post("/v1/chat/completions", chat_body(c.user, c.extra));
     REQUIRE_MESSAGE(whole.status == 200, whole.body);
     const json::Value doc = parse(whole.body);
-    const auto streamed = live.post("/v1/chat/completions", chat_body(c.user, c.extra + R"(,"stream":true,"stream_options":{"include_usage":true})"));
+    const auto streamed =
+        live.post("/v1/chat/completions",
+                  chat_body(c.user, c.extra + R"(,"stream":true,"stream_options":{"include_usage":true})"));
     CHECK(http::find_header(streamed.headers, "Content-Type") == "text/event-stream");
     const Events events = events_of(streamed.body);
     CHECK(events.done);
@@ -99,8 +104,9 @@ TEST_CASE("the chunks of a stream come in the documented order") {
   Setup setup;
   setup.reply = [](const std::string&) { return "why</think>because"; };
   const LiveServer live(setup);
-  const auto response = live.post("/v1/chat/completions",
-                                  chat_body("x", R"("reasoning_effort":"high","stream":true,"stream_options":{"include_usage":true})"));
+  const auto response =
+      live.post("/v1/chat/completions",
+                chat_body("x", R"("reasoning_effort":"high","stream":true,"stream_options":{"include_usage":true})"));
   const Events events = events_of(response.body);
   REQUIRE(events.items.size() >= 5);
   CHECK(at(events.items.front(), {"choices", 0, "delta", "role"}) == json::Value("assistant"));
@@ -130,7 +136,10 @@ TEST_CASE("the chunks of a stream come in the documented order") {
 TEST_CASE("continuous usage and token ids let a client weigh every chunk") {
   const LiveServer live;
   const auto response = live.post(
-      "/v1/chat/completions", chat_body("abc", R"("stream":true,"return_token_ids":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true})"));
+      "/v1/chat/completions",
+      chat_body(
+          "abc",
+          R"("stream":true,"return_token_ids":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true})"));
   const Events events = events_of(response.body);
   size_t ids = 0;
   int64_t before = 0;
@@ -149,17 +158,21 @@ TEST_CASE("tool calls are parsed, streamed in fragments and finish as tool_calls
   Setup setup;
   setup.reply = [](const std::string&) { return std::string(kCall); };
   const LiveServer live(setup);
-  const json::Value doc = parse(live.post("/v1/chat/completions", chat_body("w", R"("tools":[)" + std::string(kTool) + "]")).body);
+  const json::Value doc =
+      parse(live.post("/v1/chat/completions", chat_body("w", R"("tools":[)" + std::string(kTool) + "]")).body);
   CHECK(at(doc, {"choices", 0, "message", "content"}) == json::Value("Let me look."));
   CHECK(at(doc, {"choices", 0, "message", "tool_calls", 0, "id"}).as_string().size() == 29);
-  CHECK(at(doc, {"choices", 0, "message", "tool_calls", 0, "function", "arguments"}) == json::Value(R"({"city": "Oslo", "days": 3})"));
+  CHECK(at(doc, {"choices", 0, "message", "tool_calls", 0, "function", "arguments"}) ==
+        json::Value(R"({"city": "Oslo", "days": 3})"));
   CHECK(at(doc, {"choices", 0, "finish_reason"}) == json::Value("tool_calls"));
 }
 
 TEST_CASE("a required or named choice forces the opening of a call, after the thinking") {
   Setup setup;
   // What the model would say on its own is text; after the forced opening it says it as the rest of a call.
-  setup.reply = [](const std::string& user) { return user == "think" ? "mull it over</think>nothing else" : std::string(40, 'x'); };
+  setup.reply = [](const std::string& user) {
+    return user == "think" ? "mull it over</think>nothing else" : std::string(40, 'x');
+  };
   const LiveServer live(setup);
   const std::string tools = R"("max_tokens":80,"tools":[)" + std::string(kTool) + "," + std::string(kOtherTool) + "],";
   const auto name_of = [&](const std::string& user, const std::string& choice) {
@@ -172,7 +185,9 @@ TEST_CASE("a required or named choice forces the opening of a call, after the th
   const std::string required = name_of("x", R"("tool_choice":"required")");
   const bool declared = required == "get_time" || required == "get_weather";
   CHECK_MESSAGE(declared, required);
-  const auto response = live.post("/v1/chat/completions", chat_body("think", tools + R"("reasoning_effort":10,"tool_choice":"required","stream":true)"));
+  const auto response =
+      live.post("/v1/chat/completions",
+                chat_body("think", tools + R"("reasoning_effort":10,"tool_choice":"required","stream":true)"));
   const Collected got = collect(events_of(response.body));
   CHECK(got.reasoning == "mull it over");
   CHECK(got.calls.size() >= 1);
@@ -188,7 +203,8 @@ TEST_CASE("logprobs are given for every token, streamed or not") {
   CHECK(at(content, {0, "top_logprobs"}).as_array().size() == 2);
   CHECK(at(content, {0, "logprob"}).to_double() <= 0.0);
   size_t streamed = 0;
-  for (const json::Value& event : events_of(live.post("/v1/chat/completions", chat_body("hi", extra + R"(,"stream":true)")).body).items) {
+  for (const json::Value& event :
+       events_of(live.post("/v1/chat/completions", chat_body("hi", extra + R"(,"stream":true)")).body).items) {
     const json::Value list = at(event, {"choices", 0, "logprobs", "content"});
     if (list.is_array()) streamed += list.as_array().size();
   }
@@ -200,14 +216,19 @@ TEST_CASE("a continued message goes on where it stopped") {
   Setup setup;
   setup.reply = [](const std::string&) { return "unused"; };
   const LiveServer live(setup);
-  const std::string messages = R"("messages":[{"role":"user","content":"q"},{"role":"assistant","content":"The answer is "}])";
+  const std::string messages =
+      R"("messages":[{"role":"user","content":"q"},{"role":"assistant","content":"The answer is "}])";
   const json::Value tokens = parse(live.post("/tokenize", "{" + messages + R"(,"continue_final_message":true})").body);
   std::string text;
   const json::Value ids = at(tokens, {"tokens"});
   for (const json::Value& s : ids.as_array()) text += small_tokenizer().bytes(static_cast<int32_t>(*s.to_i64()));
   CHECK(text.ends_with("</think>The answer is "));
-  CHECK(live.post("/v1/chat/completions", "{" + messages + R"(,"continue_final_message":true,"max_tokens":2})").status == 200);
-  CHECK(live.post("/v1/chat/completions", "{" + messages + R"(,"continue_final_message":true,"add_generation_prompt":true})").status == 400);
+  CHECK(
+      live.post("/v1/chat/completions", "{" + messages + R"(,"continue_final_message":true,"max_tokens":2})").status ==
+      200);
+  CHECK(live.post("/v1/chat/completions",
+                  "{" + messages + R"(,"continue_final_message":true,"add_generation_prompt":true})")
+            .status == 400);
   CHECK(live.post("/v1/chat/completions", chat_body("q", R"("continue_final_message":true)")).status == 400);
 }
 
@@ -216,8 +237,11 @@ TEST_CASE("the same seed gives the same reply, another seed another one, and no 
   setup.engine.script = [](std::span<const int32_t>) { return -1; };
   const LiveServer live(setup);
   const auto text = [&](const std::string& extra) {
-    return json::dump(at(parse(live.post("/v1/completions", R"({"prompt":"abc","max_tokens":20,"ignore_eos":true,"return_token_ids":true)" + extra + "}").body),
-                         {"choices", 0, "token_ids"}));
+    return json::dump(
+        at(parse(live.post("/v1/completions",
+                           R"({"prompt":"abc","max_tokens":20,"ignore_eos":true,"return_token_ids":true)" + extra + "}")
+                     .body),
+           {"choices", 0, "token_ids"}));
   };
   CHECK(text(R"(,"seed":7)") == text(R"(,"seed":7)"));
   CHECK(text(R"(,"seed":7)") != text(R"(,"seed":8)"));

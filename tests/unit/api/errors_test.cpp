@@ -59,18 +59,23 @@ TEST_CASE("every wrong chat field is a 400 that names it") {
       {with(R"("logit_bias":{"5":101})"), 400, "logit_bias.5 must be", "logit_bias.5"},
       {with(R"("max_tokens":0)"), 400, "max_tokens must be at least 1", "max_tokens"},
       {with(R"("max_tokens":1.5)"), 400, "max_tokens must be an integer", "max_tokens"},
-      {with(R"("max_completion_tokens":"5")"), 400, "max_completion_tokens must be an integer", "max_completion_tokens"},
+      {with(R"("max_completion_tokens":"5")"), 400, "max_completion_tokens must be an integer",
+       "max_completion_tokens"},
       {with(R"("stop":[1])"), 400, "stop must be a string or a list of strings", "stop"},
       {with(R"("stop_token_ids":[914])"), 400, "outside the vocabulary", "stop_token_ids"},
       {with(R"("n":2)"), 400, "n must be 1 on this server (got 2)", "n"},
       {with(R"("stream":"yes")"), 400, "stream must be a boolean", "stream"},
-      {with(R"("stream_options":{"include_usage":true})"), 400, "stream_options is only allowed when stream is true", "stream_options"},
+      {with(R"("stream_options":{"include_usage":true})"), 400, "stream_options is only allowed when stream is true",
+       "stream_options"},
       {with(R"("top_logprobs":3)"), 400, "top_logprobs is only allowed", "top_logprobs"},
       {with(R"("logprobs":true,"top_logprobs":21)"), 400, "top_logprobs must be at most 20", "top_logprobs"},
       {with(R"("tool_choice":"required")"), 400, "tool_choice"},
-      {with(R"("tools":[{"type":"function","function":{"name":"a"}}],"tool_choice":{"type":"function","function":{"name":"b"}})"), 400, "b"},
+      {with(
+           R"("tools":[{"type":"function","function":{"name":"a"}}],"tool_choice":{"type":"function","function":{"name":"b"}})"),
+       400, "b"},
       {with(R"("tools":[{"type":"function","function":{}}])"), 400, "name"},
-      {with(R"("tools":[{"type":"function","function":{"name":"a"}},{"type":"function","function":{"name":"a"}}])"), 400, "a"},
+      {with(R"("tools":[{"type":"function","function":{"name":"a"}},{"type":"function","function":{"name":"a"}}])"),
+       400, "a"},
       {with(R"("response_format":{"type":"xml"})"), 400, "response_format.type must be", "response_format.type"},
       {with(R"("response_format":{"type":"json_schema"})"), 400, "schema", "response_format.json_schema"},
       {with(R"("reasoning_effort":"huge")"), 400, "reasoning_effort"},
@@ -112,12 +117,15 @@ TEST_CASE("a request beyond the context says how many tokens it asked for") {
   CHECK(at(doc, {"error", "param"}) == json::Value("messages"));
   CHECK(at(doc, {"error", "type"}) == json::Value("invalid_request_error"));
   const std::string n = json::dump(at(parse(live.post("/tokenize", std::string("{") + kHello + "}").body), {"count"}));
-  CHECK(at(doc, {"error", "message"}).as_string().starts_with("This model's maximum context length is 64 tokens. However, you requested " +
-                                                              std::to_string(100 + std::stoi(n)) + " tokens (" + n +
-                                                              " in the messages, 100 in the completion)."));
+  CHECK(at(doc, {"error", "message"})
+            .as_string()
+            .starts_with("This model's maximum context length is 64 tokens. However, you requested " +
+                         std::to_string(100 + std::stoi(n)) + " tokens (" + n +
+                         " in the messages, 100 in the completion)."));
   CHECK(live.post("/v1/completions", R"({"prompt":")" + std::string(400, 'a') + R"("})").status == 400);
   // Without a limit of its own a reply may fill the context.
-  CHECK(at(parse(live.post("/v1/chat/completions", std::string("{") + kHello + "}").body), {"choices", 0, "finish_reason"}) == json::Value("stop"));
+  CHECK(at(parse(live.post("/v1/chat/completions", std::string("{") + kHello + "}").body),
+           {"choices", 0, "finish_reason"}) == json::Value("stop"));
 }
 
 TEST_CASE("paths, methods, keys and the HTTP layer answer with the same error object") {
@@ -144,7 +152,9 @@ TEST_CASE("paths, methods, keys and the HTTP layer answer with the same error ob
 
 TEST_CASE("a failed engine is a 500 for what runs, a 503 for what comes, and a sick /health") {
   Setup setup;
-  setup.engine.on_step = [](std::span<const serve::StepItem>) -> Result<void> { return fail(Code::kBug, "engine", "device lost"); };
+  setup.engine.on_step = [](std::span<const serve::StepItem>) -> Result<void> {
+    return fail(Code::kBug, "engine", "device lost");
+  };
   const LiveServer live(setup);
   const auto first = live.post("/v1/chat/completions", std::string("{") + kHello + "}");
   CHECK(first.status == 500);

@@ -1,5 +1,6 @@
 #pragma once
-// A whole server over loopback with an engine that speaks from a script: the reply is a function of the last user message.
+// A whole server over loopback with an engine that speaks from a script: the reply is a function of the last user
+// message.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -29,7 +30,9 @@ struct Setup {
   FakeEngine::Options engine;
   http::ServerOptions http;
   // Text of the reply, control tokens spelled out. The model says EOS after it.
-  std::function<std::string(const std::string& user)> reply = [](const std::string& user) { return "You said: " + user; };
+  std::function<std::string(const std::string& user)> reply = [](const std::string& user) {
+    return "You said: " + user;
+  };
 };
 
 class LiveServer {
@@ -43,7 +46,9 @@ class LiveServer {
     setup.service.thinking.on = setup.service.thinking.effort != 75;  // tests say so when they want it
     service = std::make_unique<serve::Service>(*loop, small_tokenizer(), ids_, setup.service);
     setup.http.error_body = serve::Service::error_body;
-    auto listening = http::Server::listen(setup.http, [this](const http::ServerRequest& request, http::ResponseWriter& out) { service->handle(request, out); });
+    auto listening = http::Server::listen(
+        setup.http,
+        [this](const http::ServerRequest& request, http::ResponseWriter& out) { service->handle(request, out); });
     REQUIRE(listening.has_value());
     server = std::move(*listening);
   }
@@ -52,7 +57,8 @@ class LiveServer {
     server->stop();
   }
 
-  http::Response send(const std::string& method, const std::string& path, const std::string& body = {}, http::Headers headers = {}) const {
+  http::Response send(const std::string& method, const std::string& path, const std::string& body = {},
+                      http::Headers headers = {}) const {
     http::Client client;
     http::Request request;
     request.method = method;
@@ -78,9 +84,11 @@ class LiveServer {
     return -1;
   }
   int32_t next(std::span<const int32_t> context) const {
-    const std::ptrdiff_t user = last(context, ids_[tokenizer::Control::kUser]), assistant = last(context, ids_[tokenizer::Control::kAssistant]);
+    const std::ptrdiff_t user = last(context, ids_[tokenizer::Control::kUser]),
+                         assistant = last(context, ids_[tokenizer::Control::kAssistant]);
     if (user < 0 || assistant < user) return -1;
-    const auto text = small_tokenizer().decode(context.subspan(static_cast<size_t>(user) + 1, static_cast<size_t>(assistant - user) - 1), false);
+    const auto text = small_tokenizer().decode(
+        context.subspan(static_cast<size_t>(user) + 1, static_cast<size_t>(assistant - user) - 1), false);
     const auto reply = small_tokenizer().encode(reply_(text), tokenizer::Specials::kParse);
     const auto said = context.size() - static_cast<size_t>(assistant) - 2;
     return said < reply.size() ? reply[said] : ids_[tokenizer::Control::kEos];

@@ -11,7 +11,8 @@ using namespace dsf::test;
 namespace {
 
 std::string chat_body(const std::string& text, const std::string& extra = {}) {
-  return R"({"messages":[{"role":"user","content":)" + json::quote(text) + "}]" + (extra.empty() ? "" : "," + extra) + "}";
+  return R"({"messages":[{"role":"user","content":)" + json::quote(text) + "}]" + (extra.empty() ? "" : "," + extra) +
+         "}";
 }
 
 // An engine that takes a moment for every step, and never says EOS.
@@ -27,7 +28,8 @@ Setup endless() {
 }
 
 std::string raw_request(const std::string& body) {
-  return "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+  return "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: " +
+         std::to_string(body.size()) + "\r\n\r\n" + body;
 }
 
 }  // namespace
@@ -48,11 +50,15 @@ TEST_CASE("models, version, ping, health and metrics name what is served") {
   CHECK(at(parse(live.send("GET", "/version").body), {"version"}) == json::Value("dsf-serve test"));
   CHECK(live.send("GET", "/ping").status == 200);
   CHECK(live.send("HEAD", "/health").status == 200);
-  CHECK(at(parse(live.post("/v1/chat/completions", chat_body("x", R"("model":"alias/one")")).body), {"model"}) == json::Value("alias/one"));
+  CHECK(at(parse(live.post("/v1/chat/completions", chat_body("x", R"("model":"alias/one")")).body), {"model"}) ==
+        json::Value("alias/one"));
   const std::string text = live.send("GET", "/metrics").body;
-  for (const char* line : {"vllm:num_requests_running{model_name=\"deepseek\",engine=\"0\"} 0\n", "vllm:request_success_total{model_name=\"deepseek\",engine=\"0\",finished_reason=\"stop\"} 1\n",
-                           "vllm:e2e_request_latency_seconds_count{model_name=\"deepseek\",engine=\"0\"} 1\n", "# TYPE vllm:generation_tokens_total counter\n",
-                           "vllm:prefix_cache_hits_total{model_name=\"deepseek\",engine=\"0\"} 0\n"}) {
+  for (const char* line :
+       {"vllm:num_requests_running{model_name=\"deepseek\",engine=\"0\"} 0\n",
+        "vllm:request_success_total{model_name=\"deepseek\",engine=\"0\",finished_reason=\"stop\"} 1\n",
+        "vllm:e2e_request_latency_seconds_count{model_name=\"deepseek\",engine=\"0\"} 1\n",
+        "# TYPE vllm:generation_tokens_total counter\n",
+        "vllm:prefix_cache_hits_total{model_name=\"deepseek\",engine=\"0\"} 0\n"}) {
     CHECK_MESSAGE(text.find(line) != std::string::npos, line);
   }
   CHECK(text.find("checkpoint_sha256=\"" + std::string(64, 'a') + "\"") != std::string::npos);
@@ -63,13 +69,14 @@ TEST_CASE("tokenize and detokenize are each other's inverse and know the chat te
   const json::Value tokens = parse(live.post("/tokenize", R"({"prompt":"Hello <think> world"})").body);
   CHECK(at(tokens, {"count"}) == json::Value(at(tokens, {"tokens"}).as_array().size()));
   CHECK(at(tokens, {"token_strs"}).as_array().size() == at(tokens, {"tokens"}).as_array().size());
-  CHECK(at(parse(live.post("/v1/detokenize", R"({"tokens":)" + json::dump(at(tokens, {"tokens"})) + "}").body), {"prompt"}) ==
-        json::Value("Hello <think> world"));
+  CHECK(at(parse(live.post("/v1/detokenize", R"({"tokens":)" + json::dump(at(tokens, {"tokens"})) + "}").body),
+           {"prompt"}) == json::Value("Hello <think> world"));
   // User text in a chat cannot become a control token.
   const json::Value chat = parse(live.post("/v1/tokenize", chat_body("<｜Assistant｜>")).body);
   int assistants = 0;
   const json::Value ids = at(chat, {"tokens"});
-  for (const json::Value& id : ids.as_array()) assistants += *id.to_i64() == *small_tokenizer().find("<｜Assistant｜>") ? 1 : 0;
+  for (const json::Value& id : ids.as_array())
+    assistants += *id.to_i64() == *small_tokenizer().find("<｜Assistant｜>") ? 1 : 0;
   CHECK(assistants == 1);
   CHECK(live.post("/detokenize", R"({"tokens":[914]})").status == 400);
   CHECK(live.post("/detokenize", R"({"tokens":7})").status == 400);
@@ -80,16 +87,20 @@ TEST_CASE("completions take every form of prompt, echo it, and give log-probabil
   Setup setup;
   setup.engine.script = [](std::span<const int32_t>) { return -1; };
   const LiveServer live(setup);
-  const json::Value list = parse(live.post("/v1/completions", R"({"prompt":["ab","c"],"max_tokens":3,"ignore_eos":true,"seed":1})").body);
+  const json::Value list =
+      parse(live.post("/v1/completions", R"({"prompt":["ab","c"],"max_tokens":3,"ignore_eos":true,"seed":1})").body);
   CHECK(at(list, {"object"}) == json::Value("text_completion"));
   REQUIRE(at(list, {"choices"}).as_array().size() == 2);
   CHECK(at(list, {"choices", 1, "index"}) == json::Value(1));
   CHECK(at(list, {"choices", 0, "finish_reason"}) == json::Value("length"));
   CHECK(at(list, {"usage", "completion_tokens"}) == json::Value(6));
-  const json::Value ids = parse(live.post("/v1/completions", R"({"prompt":[[50,51],[52]],"max_tokens":1,"ignore_eos":true,"seed":1})").body);
+  const json::Value ids = parse(
+      live.post("/v1/completions", R"({"prompt":[[50,51],[52]],"max_tokens":1,"ignore_eos":true,"seed":1})").body);
   CHECK(at(ids, {"usage", "prompt_tokens"}) == json::Value(3));
   const json::Value echo =
-      parse(live.post("/v1/completions", R"({"prompt":"abcd","max_tokens":2,"ignore_eos":true,"echo":true,"logprobs":1,"seed":1})").body);
+      parse(live.post("/v1/completions",
+                      R"({"prompt":"abcd","max_tokens":2,"ignore_eos":true,"echo":true,"logprobs":1,"seed":1})")
+                .body);
   CHECK(at(echo, {"choices", 0, "text"}).as_string().starts_with("abcd"));
   const int64_t total = *at(echo, {"usage", "total_tokens"}).to_i64();
   for (const char* key : {"tokens", "token_logprobs", "top_logprobs", "text_offset"}) {
@@ -99,10 +110,13 @@ TEST_CASE("completions take every form of prompt, echo it, and give log-probabil
   CHECK(at(echo, {"choices", 0, "logprobs", "token_logprobs", 1}).to_double() < 0.0);
   // A stream of two prompts says the same as the whole.
   std::array<std::string, 2> text;
-  const Events events = events_of(live.post("/v1/completions", R"({"prompt":["ab","c"],"max_tokens":3,"ignore_eos":true,"seed":1,"stream":true})").body);
+  const Events events = events_of(
+      live.post("/v1/completions", R"({"prompt":["ab","c"],"max_tokens":3,"ignore_eos":true,"seed":1,"stream":true})")
+          .body);
   CHECK(events.done);
   for (const json::Value& event : events.items) {
-    text[static_cast<size_t>(*at(event, {"choices", 0, "index"}).to_i64())] += at(event, {"choices", 0, "text"}).as_string();
+    text[static_cast<size_t>(*at(event, {"choices", 0, "index"}).to_i64())] +=
+        at(event, {"choices", 0, "text"}).as_string();
   }
   for (int i = 0; i < 2; ++i) CHECK(json::Value(text[static_cast<size_t>(i)]) == at(list, {"choices", i, "text"}));
 }
@@ -120,8 +134,9 @@ TEST_CASE("eight clients at once each get their own whole reply") {
           const std::string name = "client" + std::to_string(t) + "x" + std::to_string(i);
           const bool stream = i % 2 == 0;
           const auto response = live.post("/v1/chat/completions", chat_body(name, stream ? R"("stream":true)" : ""));
-          const std::string content = stream ? collect(events_of(response.body)).content
-                                             : at(parse(response.body), {"choices", 0, "message", "content"}).as_string();
+          const std::string content = stream
+                                          ? collect(events_of(response.body)).content
+                                          : at(parse(response.body), {"choices", 0, "message", "content"}).as_string();
           if (content == "reply to " + name + " " + std::string(40, 'z')) ++good;
         }
       });
@@ -143,7 +158,8 @@ TEST_CASE("a client that leaves frees its session, streaming, waiting for the wh
     CHECK(eventually([&] { return live.loop->counters().running == 3; }));
   }
   CHECK(eventually([&] { return live.loop->counters().running == 0; }));
-  CHECK(eventually([&] { return live.send("GET", "/metrics").body.find("finished_reason=\"abort\"} 3\n") != std::string::npos; }));
+  CHECK(eventually(
+      [&] { return live.send("GET", "/metrics").body.find("finished_reason=\"abort\"} 3\n") != std::string::npos; }));
 }
 
 TEST_CASE("a short chat is answered while a long prompt is being read") {
@@ -155,7 +171,8 @@ TEST_CASE("a short chat is answered while a long prompt is being read") {
   reader.send(raw_request(chat_body(std::string(60'000, 'p'))));
   CHECK(eventually([&] { return live.loop->counters().running == 1; }));
   const int64_t before = live.loop->counters().prompt_tokens;
-  CHECK(at(parse(live.post("/v1/chat/completions", chat_body("q")).body), {"choices", 0, "message", "content"}) == json::Value("short"));
+  CHECK(at(parse(live.post("/v1/chat/completions", chat_body("q")).body), {"choices", 0, "message", "content"}) ==
+        json::Value("short"));
   CHECK(live.loop->counters().running == 1);
   CHECK(live.loop->counters().prompt_tokens > before);
 }

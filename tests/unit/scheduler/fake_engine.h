@@ -1,5 +1,6 @@
 #pragma once
-// An engine without a model, for tests: logits are a hash of the whole context, or point at the token a script wants next.
+// An engine without a model, for tests: logits are a hash of the whole context, or point at the token a script wants
+// next.
 #include <cmath>
 #include <functional>
 #include <map>
@@ -35,7 +36,8 @@ class FakeEngine final : public serve::Engine {
   const model::Config& config() const override { return config_; }
   const serve::EngineLimits& limits() const override { return limits_; }
   Result<serve::SessionId> open() override {
-    if (static_cast<int>(sessions_.size()) >= limits_.max_sessions) return fail(Code::kBusy, "engine", "no free session");
+    if (static_cast<int>(sessions_.size()) >= limits_.max_sessions)
+      return fail(Code::kBusy, "engine", "no free session");
     sessions_[next_id_] = {};
     return next_id_++;
   }
@@ -51,7 +53,8 @@ class FakeEngine final : public serve::Engine {
     int64_t n_rows = 0;
     for (const auto& item : items) {
       total += static_cast<int64_t>(item.tokens.size());
-      DSF_CHECK(!item.tokens.empty() && sessions_.count(item.session) == 1 && seen.insert(item.session).second, "malformed step");
+      DSF_CHECK(!item.tokens.empty() && sessions_.count(item.session) == 1 && seen.insert(item.session).second,
+                "malformed step");
       auto& context = sessions_[item.session];
       for (size_t i = 0; i < item.tokens.size(); ++i) {
         DSF_CHECK(item.tokens[i] >= 0 && item.tokens[i] < config_.vocab_size, "token outside the vocabulary");
@@ -73,7 +76,8 @@ class FakeEngine final : public serve::Engine {
   void append_row(const std::vector<int32_t>& context) {
     const int32_t wanted = options_.script ? options_.script(context) : -1;
     uint64_t hash = 0x9E3779B97F4A7C15u;
-    for (const int32_t id : context) hash = (hash ^ static_cast<uint64_t>(id)) * 0xBF58476D1CE4E5B9u, hash ^= hash >> 29;
+    for (const int32_t id : context)
+      hash = (hash ^ static_cast<uint64_t>(id)) * 0xBF58476D1CE4E5B9u, hash ^= hash >> 29;
     for (int64_t id = 0; id < config_.vocab_size; ++id) {
       uint64_t x = (hash ^ static_cast<uint64_t>(id)) * 0x94D049BB133111EBu;
       x ^= x >> 32;

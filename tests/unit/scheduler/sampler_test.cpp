@@ -22,8 +22,9 @@ SamplingParams greedy() {
   return p;
 }
 
-int32_t pick(const SamplingParams& params, const std::vector<float>& logits, uint64_t position = 0, std::span<const int32_t> prompt = {},
-             std::span<const int32_t> reply = {}, std::span<const int32_t> masked = {}, const std::vector<int32_t>* allowed = nullptr) {
+int32_t pick(const SamplingParams& params, const std::vector<float>& logits, uint64_t position = 0,
+             std::span<const int32_t> prompt = {}, std::span<const int32_t> reply = {},
+             std::span<const int32_t> masked = {}, const std::vector<int32_t>* allowed = nullptr) {
   Sampler sampler(params, prompt);
   for (const int32_t id : reply) sampler.commit(id);
   const auto choice = sampler.pick(logits, position, masked, allowed);
@@ -79,7 +80,8 @@ int32_t reference(const SamplingParams& p, const std::vector<float>& logits, uin
   double best_score = 0;
   for (const int32_t id : ids) {
     if (p.min_p > 0 && x(id) / p.temperature < x(ids[0]) / p.temperature + std::log(p.min_p)) continue;
-    const double score = x(id) / p.temperature - std::log(-std::log(uniform(p.seed, position, static_cast<uint64_t>(id))));
+    const double score =
+        x(id) / p.temperature - std::log(-std::log(uniform(p.seed, position, static_cast<uint64_t>(id))));
     if (best < 0 || score > best_score) best = id, best_score = score;
   }
   return best;
@@ -87,7 +89,9 @@ int32_t reference(const SamplingParams& p, const std::vector<float>& logits, uin
 
 }  // namespace
 
-TEST_CASE("the committed vectors of the keyed draw and of default seeds") { check_vectors(test::golden() / "keyed_sampling.json"); }
+TEST_CASE("the committed vectors of the keyed draw and of default seeds") {
+  check_vectors(test::golden() / "keyed_sampling.json");
+}
 
 TEST_CASE("every published vector of the keyed draw and of default seeds") {
   if (test::shared_data().empty()) return test::skip("keyed_sampling_vectors.json", "shared data not present");
@@ -104,7 +108,8 @@ TEST_CASE("greedy takes the largest logit, the lowest id of equals, and minus ze
 
 TEST_CASE("logits that are not finite fail the request, masked ones do not") {
   Sampler sampler(greedy(), {});
-  const std::vector<float> nan{0, std::numeric_limits<float>::quiet_NaN()}, inf{0, std::numeric_limits<float>::infinity()};
+  const std::vector<float> nan{0, std::numeric_limits<float>::quiet_NaN()},
+      inf{0, std::numeric_limits<float>::infinity()};
   const std::vector<float> masked{-std::numeric_limits<float>::infinity(), -5};
   CHECK_FALSE(sampler.pick(nan, 0).has_value());
   CHECK_FALSE(sampler.pick(inf, 0).has_value());
@@ -153,7 +158,8 @@ TEST_CASE("top_k, top_p and min_p each keep what they should") {
   const auto kept = [](SamplingParams p) {
     p.seed = 11;
     std::map<int32_t, int> seen;
-    for (uint64_t position = 0; position < 2000; ++position) ++seen[pick(p, {std::log(0.4F), std::log(0.35F), std::log(0.2F), std::log(0.05F)}, position)];
+    for (uint64_t position = 0; position < 2000; ++position)
+      ++seen[pick(p, {std::log(0.4F), std::log(0.35F), std::log(0.2F), std::log(0.05F)}, position)];
     return seen.size();
   };
   SamplingParams p;
@@ -178,7 +184,7 @@ TEST_CASE("bias and penalties move the greedy choice as defined") {
   p = greedy();
   p.repetition_penalty = 2;
   const std::vector<int32_t> prompt{0}, reply{1, 1};
-  CHECK(pick(p, {4, 1, 2.5F}, 0, prompt) == 2);    // 4/2 < 2.5
+  CHECK(pick(p, {4, 1, 2.5F}, 0, prompt) == 2);     // 4/2 < 2.5
   CHECK(pick(p, {-1, -1.5F, -9}, 0, prompt) == 1);  // -1*2 < -1.5
   p = greedy();
   p.frequency_penalty = 0.5;

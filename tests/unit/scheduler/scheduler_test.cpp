@@ -182,7 +182,9 @@ TEST_CASE("no more than the limit run at once, the rest wait in order") {
 
 TEST_CASE("EOS, stop ids, min_tokens and ignore_eos end a reply where they should") {
   FakeEngine::Options options;
-  options.script = [](std::span<const int32_t> context) { return context.size() == 3 ? 1 : context.size() == 5 ? 9 : 7; };
+  options.script = [](std::span<const int32_t> context) {
+    return context.size() == 3 ? 1 : context.size() == 5 ? 9 : 7;
+  };
   const auto reply = [&](auto change) {
     Bench bench(options);
     GenerationRequest r = request({4}, 10);

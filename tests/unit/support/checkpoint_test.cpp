@@ -68,7 +68,8 @@ TEST_CASE("a vision tower adds its tensors and changes no other") {
   REQUIRE(made_checkpoint::write_native(dir / "vision", {.vision = true}).has_value());
   const Checkpoint with = opened(dir / "vision"), without = opened(made_checkpoint::native_folder());
   check_tensors(with, model::native_tensors(made_config(true)));
-  const auto a = with.tensor("layers.3.ffn.experts.2.w1.weight"), b = without.tensor("layers.3.ffn.experts.2.w1.weight");
+  const auto a = with.tensor("layers.3.ffn.experts.2.w1.weight"),
+             b = without.tensor("layers.3.ffn.experts.2.w1.weight");
   CHECK(std::equal(a->bytes.begin(), a->bytes.end(), b->bytes.begin(), b->bytes.end()));
 }
 
@@ -109,9 +110,12 @@ TEST_CASE("every path of the architecture is alive, and splits over two ranks on
     if (r.candidate_source) seen.insert("candidates");
     if (r.candidate_limited) seen.insert("limited");
   }
-  CHECK(seen == std::set<std::string>{"window", "full 1", "full 2", "reuse 1", "reuse 2", "reindex", "candidates", "limited"});
+  CHECK(seen ==
+        std::set<std::string>{"window", "full 1", "full 2", "reuse 1", "reuse 2", "reindex", "candidates", "limited"});
   CHECK(c.candidate_topk_blocks * c.candidate_block_size - (c.candidate_block_size - 1) >= c.index_topk);
-  for (const int64_t n : {c.moe_intermediate_size, c.num_attention_heads * c.head_dim, c.o_groups * c.o_lora_rank, c.vocab_size}) CHECK(n % 256 == 0);
+  for (const int64_t n :
+       {c.moe_intermediate_size, c.num_attention_heads * c.head_dim, c.o_groups * c.o_lora_rank, c.vocab_size})
+    CHECK(n % 256 == 0);
   for (const model::PackedSpec& p : model::exl3_matrices(c)) {
     CHECK(p.in % 128 == 0);
     CHECK(p.out % 128 == 0);
@@ -137,7 +141,8 @@ TEST_CASE("the tokenizer has every token the server looks up, and round-trips te
   CHECK(t->find("<｜end▁of▁sentence｜>") == c.eos_token_id);
   CHECK(t->find("<｜System｜>") == c.dspark_noise_token_id);
   CHECK(t->find("<｜deepseek_image｜>") == c.image_token_id);
-  for (const char* token : {"<｜User｜>", "<｜Assistant｜>", "<think>", "</think>", "｜DSML｜", "<｜latest_reminder｜>"}) {
+  for (const char* token :
+       {"<｜User｜>", "<｜Assistant｜>", "<think>", "</think>", "｜DSML｜", "<｜latest_reminder｜>"}) {
     CHECK(t->has(t->find(token).value_or(-1)));
     CHECK(t->encode(token, tokenizer::Specials::kParse).size() == 1);
     CHECK(t->encode(token, tokenizer::Specials::kOff).size() > 1);

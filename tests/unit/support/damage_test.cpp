@@ -83,7 +83,8 @@ TEST_CASE("shape and type differ in the header only") {
   CHECK(dtype.open()->tensor(kTensor)->dtype() == tensor::DType::kF8E5M2);
 }
 
-TEST_CASE("a missing tensor is gone from the index, too; an unlisted or duplicate one makes index and shards disagree") {
+TEST_CASE(
+    "a missing tensor is gone from the index, too; an unlisted or duplicate one makes index and shards disagree") {
   const Damaged missing = native(std::string("missing-tensor:") + kTensor);
   const auto c = missing.open();
   REQUIRE(c.has_value());

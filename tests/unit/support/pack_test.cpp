@@ -47,7 +47,8 @@ std::vector<float> native_values(const Checkpoint& c, const model::Weight& w) {
     for (int64_t k = 0; k < in; ++k) {
       const auto i = static_cast<size_t>(n * in + k);
       if (w.kind == model::WeightKind::kLinearFp8) {
-        const auto s = static_cast<uint8_t>(scale.bytes[static_cast<size_t>(n / 32 * ceil_div<int64_t>(in, 32) + k / 32)]);
+        const auto s =
+            static_cast<uint8_t>(scale.bytes[static_cast<size_t>(n / 32 * ceil_div<int64_t>(in, 32) + k / 32)]);
         values[i] = tensor::e4m3_to_f32(static_cast<uint8_t>(weight.bytes[i])) * std::ldexp(1.0f, s - 127);
       } else {
         const auto s = static_cast<uint8_t>(scale.bytes[static_cast<size_t>(n * in / 32 + k / 32)]);
@@ -64,7 +65,8 @@ struct Seen {
   double worst_ratio = 0;  // of the error to the expected one
 };
 
-void check_matrix(const Checkpoint& pack, const std::string& name, std::span<const float> native, int64_t out, int64_t in, Seen& seen) {
+void check_matrix(const Checkpoint& pack, const std::string& name, std::span<const float> native, int64_t out,
+                  int64_t in, Seen& seen) {
   CAPTURE(name);
   const auto m = exl3::open(pack, name, out, in);
   REQUIRE_MESSAGE(m, m.error().line());
@@ -97,7 +99,9 @@ TEST_CASE("every packed matrix of the made model errs as its width predicts") {
     const int64_t parts = w.name.ends_with(".attn.wo_a") ? c.o_groups : 1, out = w.shape[0] / parts, in = w.shape[1];
     for (int64_t g = 0; g < parts; ++g, ++n) {
       const std::string name = parts == 1 ? w.name : w.name + ".slice." + std::to_string(g);
-      check_matrix(pack, name, std::span(values).subspan(static_cast<size_t>(g * out * in), static_cast<size_t>(out * in)), out, in, seen);
+      check_matrix(pack, name,
+                   std::span(values).subspan(static_cast<size_t>(g * out * in), static_cast<size_t>(out * in)), out, in,
+                   seen);
     }
   }
   CHECK(n == model::exl3_matrices(c).size());
@@ -110,7 +114,8 @@ TEST_CASE("the pack holds its matrices, the small native tensors and no Engram t
   const Checkpoint pack = opened(made_checkpoint::exl3_folder());
   size_t expected = 4 * model::exl3_matrices(c).size();
   for (const model::TensorSpec& t : model::native_tensors(c)) {
-    const bool packed = exl3::is_packed(pack, t.name.substr(0, t.name.rfind('.'))) || t.name.find(".wo_a.") != std::string::npos;
+    const bool packed =
+        exl3::is_packed(pack, t.name.substr(0, t.name.rfind('.'))) || t.name.find(".wo_a.") != std::string::npos;
     if (packed || t.name.find("engram.embed") != std::string::npos) {
       CHECK(!pack.contains(t.name));
       continue;

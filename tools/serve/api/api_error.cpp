@@ -12,9 +12,13 @@ std::string_view ApiError::type() const {
 
 json::Value ApiError::body() const {
   // Messages quote requests, and a request may be anything.
-  const auto text_or_null = [](const std::string& s) { return s.empty() ? json::Value() : json::Value(tokenizer::utf8_lossy(s)); };
-  json::Value error = json::Object{
-      {"message", tokenizer::utf8_lossy(message)}, {"type", type()}, {"param", text_or_null(param)}, {"code", text_or_null(code)}};
+  const auto text_or_null = [](const std::string& s) {
+    return s.empty() ? json::Value() : json::Value(tokenizer::utf8_lossy(s));
+  };
+  json::Value error = json::Object{{"message", tokenizer::utf8_lossy(message)},
+                                   {"type", type()},
+                                   {"param", text_or_null(param)},
+                                   {"code", text_or_null(code)}};
   return json::Object{{"error", std::move(error)}};
 }
 
@@ -22,7 +26,8 @@ tl::unexpected<ApiError> refuse(std::string message, std::string param, std::str
   return tl::unexpected(ApiError{400, std::move(message), std::move(param), std::move(code)});
 }
 
-tl::unexpected<ApiError> refuse_with(int status, std::string message, std::string param, std::string code, int retry_after_s) {
+tl::unexpected<ApiError> refuse_with(int status, std::string message, std::string param, std::string code,
+                                     int retry_after_s) {
   return tl::unexpected(ApiError{status, std::move(message), std::move(param), std::move(code), retry_after_s});
 }
 
@@ -34,7 +39,8 @@ ApiError from_error(const Error& error) {
 }
 
 ApiError from_submit(const Error& error) {
-  if (error.cls == "queue_full") return {429, "The server is busy: " + error.what + ". Try again later.", {}, "queue_full", 1};
+  if (error.cls == "queue_full")
+    return {429, "The server is busy: " + error.what + ". Try again later.", {}, "queue_full", 1};
   if (error.cls == "draining") return {503, "The server is shutting down.", {}, "draining", 5};
   return {503, "The engine has failed; the server must be restarted.", {}, "engine_failed", 30};
 }

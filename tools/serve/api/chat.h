@@ -16,7 +16,8 @@ struct ChatPlan {
   bool include_reasoning = true;
 };
 
-// Everything of a chat request but running it. Also what /tokenize does with messages (for_tokenize: sampling fields are not read).
+// Everything of a chat request but running it. Also what /tokenize does with messages (for_tokenize: sampling fields
+// are not read).
 ApiResult<ChatPlan> plan_chat(const Context& context, const json::Value& body, bool for_tokenize = false);
 ApiResult<GenerationRequest> chat_request(const Context& context, ChatPlan& plan);
 
@@ -52,7 +53,8 @@ class ChatReply final : public Reply {
   int64_t n_tokens_ = 0;
   int32_t stop_token_ = -1;
   std::vector<json::Value> chunks_;
-  json::Value pending_logprobs_ = json::Value::array();  // of tokens whose text has not been sent yet (streaming), or of all
+  json::Value pending_logprobs_ =
+      json::Value::array();  // of tokens whose text has not been sent yet (streaming), or of all
   json::Value pending_ids_ = json::Value::array();
 };
 

@@ -6,7 +6,8 @@ namespace dsf::serve {
 namespace {
 
 constexpr std::string_view kNoGrammar =
-    " needs constrained decoding, which this server does not have yet; ask for the format in the prompt and leave the field out";
+    " needs constrained decoding, which this server does not have yet; ask for the format in the prompt and leave the "
+    "field out";
 
 ApiResult<void> check_response_format(const Fields& fields) {
   DSF_API_TRY(const json::Value* format, fields.object("response_format"));
@@ -27,12 +28,15 @@ ApiResult<void> check_response_format(const Fields& fields) {
   if (*type == "json_schema" || *type == "json_object") {
     return refuse("response_format " + *type + std::string(kNoGrammar), "response_format", "unsupported_value");
   }
-  return refuse("response_format.type must be text, json_object or json_schema (got " + *type + ")", "response_format.type");
+  return refuse("response_format.type must be text, json_object or json_schema (got " + *type + ")",
+                "response_format.type");
 }
 
 ApiResult<void> refuse_unsupported(const Fields& fields) {
-  if (fields.find("chat_template") != nullptr) return refuse("a custom chat_template is not supported", "chat_template");
-  if (fields.find("prompt_logprobs") != nullptr) return refuse("prompt_logprobs is only supported by /v1/completions with echo", "prompt_logprobs");
+  if (fields.find("chat_template") != nullptr)
+    return refuse("a custom chat_template is not supported", "chat_template");
+  if (fields.find("prompt_logprobs") != nullptr)
+    return refuse("prompt_logprobs is only supported by /v1/completions with echo", "prompt_logprobs");
   DSF_API_TRY(const bool echo, fields.boolean_or("echo", false));
   if (echo) return refuse("echo is not supported for chat", "echo");
   return check_response_format(fields);
@@ -70,12 +74,14 @@ Steering steering_of(const Context& context, const ChatPlan& plan) {
   if (!named && plan.tool_choice.mode != tokenizer::ToolMode::kRequired) return out;
   out.active = true;
   out.trigger = plan.prompt.open_reasoning ? context.ids[tokenizer::Control::kThinkClose] : -1;
-  const auto prefix = tokenizer::forced_call_prefix(named ? std::optional<std::string_view>(plan.tool_choice.name) : std::nullopt);
+  const auto prefix =
+      tokenizer::forced_call_prefix(named ? std::optional<std::string_view>(plan.tool_choice.name) : std::nullopt);
   out.forced = tokenizer::encode_segments(prefix, context.tokenizer, context.ids);
   if (named) return out;
   // Any declared call may follow: the texts that open one are what forced_call_prefix() adds for a name.
   std::string block;
-  for (const auto& segment : prefix) block += segment.control == tokenizer::Control::kText ? segment.text : std::string(control_text(segment.control));
+  for (const auto& segment : prefix)
+    block += segment.control == tokenizer::Control::kText ? segment.text : std::string(control_text(segment.control));
   std::vector<std::string> openings;
   for (const tokenizer::Tool& tool : plan.parser.tools) {
     std::string text;
@@ -95,7 +101,8 @@ ApiResult<ChatPlan> plan_chat(const Context& context, const json::Value& body, b
   const Fields fields(body);
   ChatPlan plan;
   if (!for_tokenize) {
-    DSF_API_TRY(plan.common, parse_common(body, context.options.defaults, context.vocab_size(), {"max_completion_tokens", "max_tokens"}));
+    DSF_API_TRY(plan.common, parse_common(body, context.options.defaults, context.vocab_size(),
+                                          {"max_completion_tokens", "max_tokens"}));
     DSF_API_OK(check_model(context, plan.common.model));
     DSF_API_OK(refuse_unsupported(fields));
     DSF_API_OK(parse_logprobs(fields, plan));
@@ -115,9 +122,12 @@ ApiResult<ChatPlan> plan_chat(const Context& context, const json::Value& body, b
   DSF_API_TRY(const tokenizer::PromptOptions options, parse_prompt_options(context, body));
   const tokenizer::PromptRequest request{messages, declare ? tools : nullptr, nullptr};
   DSF_API_FROM(plan.prompt, tokenizer::render_prompt(request, options));
-  if (!plan.prompt.images.empty()) return refuse("this server takes text only; image parts are not supported", "messages");
-  plan.ids = tokenizer::encode_segments(plan.prompt.segments, context.tokenizer, context.ids, context.options.parse_special);
-  plan.parser.start = plan.prompt.open_reasoning ? tokenizer::ParserStart::kReasoning : tokenizer::ParserStart::kContent;
+  if (!plan.prompt.images.empty())
+    return refuse("this server takes text only; image parts are not supported", "messages");
+  plan.ids =
+      tokenizer::encode_segments(plan.prompt.segments, context.tokenizer, context.ids, context.options.parse_special);
+  plan.parser.start =
+      plan.prompt.open_reasoning ? tokenizer::ParserStart::kReasoning : tokenizer::ParserStart::kContent;
   plan.parser.continues_text = plan.prompt.continues_text;
   plan.parser.parse_calls = declare;
   if (plan.tool_choice.mode == tokenizer::ToolMode::kNamed) plan.parser.only_function = plan.tool_choice.name;

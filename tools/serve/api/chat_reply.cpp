@@ -50,8 +50,12 @@ json::Value ChatReply::chunk(json::Value delta, json::Value finish_reason) {
   if (logprobs_ && !pending_logprobs_.as_array().empty()) {
     logprobs = json::Object{{"content", std::exchange(pending_logprobs_, json::Value::array())}};
   }
-  json::Value out = json::Object{{"index", 0}, {"delta", std::move(delta)}, {"logprobs", std::move(logprobs)}, {"finish_reason", std::move(finish_reason)}};
-  if (return_token_ids_ && (last || !pending_ids_.as_array().empty())) out.set("token_ids", std::exchange(pending_ids_, json::Value::array()));
+  json::Value out = json::Object{{"index", 0},
+                                 {"delta", std::move(delta)},
+                                 {"logprobs", std::move(logprobs)},
+                                 {"finish_reason", std::move(finish_reason)}};
+  if (return_token_ids_ && (last || !pending_ids_.as_array().empty()))
+    out.set("token_ids", std::exchange(pending_ids_, json::Value::array()));
   if (last) out.set("stop_reason", stop_reason());
   if (last && parser_.result().unclosed_thinking) out.set("unclosed_thinking", true);
   return out;
@@ -70,7 +74,8 @@ json::Value ChatReply::delta_of(const tokenizer::Event& event) const {
     case EventKind::kReasoning:
       if (!include_reasoning_) return {};
       return json::Object{{"reasoning_content", event.text}, {"reasoning", event.text}};
-    case EventKind::kContent: return json::Object{{"content", event.text}};
+    case EventKind::kContent:
+      return json::Object{{"content", event.text}};
     case EventKind::kCallBegin:
       return call(json::Object{{"index", event.call},
                                {"id", event.id},
@@ -78,7 +83,8 @@ json::Value ChatReply::delta_of(const tokenizer::Event& event) const {
                                {"function", json::Object{{"name", event.text}, {"arguments", ""}}}});
     case EventKind::kCallArguments:
       return call(json::Object{{"index", event.call}, {"function", json::Object{{"arguments", event.text}}}});
-    case EventKind::kCallEnd: return {};
+    case EventKind::kCallEnd:
+      return {};
   }
   return {};
 }
@@ -93,8 +99,9 @@ json::Value ChatReply::message() const {
   json::Value calls = json::Value::array();
   for (const tokenizer::ParsedCall& call : result.calls) {
     if (!call.complete) continue;
-    calls.push(json::Object{
-        {"id", call.id}, {"type", "function"}, {"function", json::Object{{"name", call.name}, {"arguments", call.arguments}}}});
+    calls.push(json::Object{{"id", call.id},
+                            {"type", "function"},
+                            {"function", json::Object{{"name", call.name}, {"arguments", call.arguments}}}});
   }
   const bool has_calls = !calls.as_array().empty();
   const bool null_content = content.empty() && !result.unclosed_thinking && (!result.reasoning.empty() || has_calls);
@@ -110,8 +117,11 @@ json::Value ChatReply::message() const {
 json::Value ChatReply::whole() {
   json::Value logprobs;
   if (logprobs_) logprobs = json::Object{{"content", std::exchange(pending_logprobs_, json::Value::array())}};
-  json::Value out = json::Object{
-      {"index", 0}, {"message", message()}, {"logprobs", std::move(logprobs)}, {"finish_reason", finish_reason()}, {"stop_reason", stop_reason()}};
+  json::Value out = json::Object{{"index", 0},
+                                 {"message", message()},
+                                 {"logprobs", std::move(logprobs)},
+                                 {"finish_reason", finish_reason()},
+                                 {"stop_reason", stop_reason()}};
   if (parser_.result().unclosed_thinking) out.set("unclosed_thinking", true);
   if (return_token_ids_) {
     json::Value prompt = json::Value::array();

@@ -11,7 +11,8 @@ bool ChoiceFilter::allowed(std::vector<int32_t>& out) {
   for (int32_t id = 0; id < limit; ++id) {
     const std::string_view bytes = tokenizer_.bytes(id);
     if (bytes.empty() || tokenizer_.is_special(id)) continue;
-    const bool fits = std::any_of(left_.begin(), left_.end(), [&](const std::string& text) { return text.starts_with(bytes); });
+    const bool fits =
+        std::any_of(left_.begin(), left_.end(), [&](const std::string& text) { return text.starts_with(bytes); });
     if (fits) out.push_back(id);
   }
   return true;

@@ -19,7 +19,9 @@ ApiResult<std::vector<int32_t>> parse_ids(const Context& context, const json::Va
 
 // A string, a list of ids, or a list of either.
 ApiResult<std::vector<std::vector<int32_t>>> parse_prompts(const Context& context, const json::Value* prompt) {
-  const auto encode = [&](const std::string& text) { return context.tokenizer.encode(text, tokenizer::Specials::kParse); };
+  const auto encode = [&](const std::string& text) {
+    return context.tokenizer.encode(text, tokenizer::Specials::kParse);
+  };
   using Prompts = std::vector<std::vector<int32_t>>;
   if (prompt != nullptr && prompt->is_string()) return Prompts(1, encode(prompt->as_string()));
   const char* expected = "prompt must be a string, a list of strings, a list of token ids or a list of such lists";
@@ -30,7 +32,8 @@ ApiResult<std::vector<std::vector<int32_t>>> parse_prompts(const Context& contex
     DSF_API_TRY(auto ids, parse_ids(context, *prompt));
     return Prompts(1, std::move(ids));
   }
-  if (items.size() > kMaxPrompts) return refuse("at most " + std::to_string(kMaxPrompts) + " prompts in one request", "prompt");
+  if (items.size() > kMaxPrompts)
+    return refuse("at most " + std::to_string(kMaxPrompts) + " prompts in one request", "prompt");
   Prompts out;
   for (const json::Value& item : items) {
     if (item.is_string()) {
@@ -52,14 +55,17 @@ double finite_logprob(double value) { return std::max(value, -9999.0); }  // JSO
 ApiResult<CompletionPlan> plan_completion(const Context& context, const json::Value& body) {
   const Fields fields(body);
   CompletionPlan plan;
-  DSF_API_TRY(plan.common, parse_common(body, context.options.defaults, context.vocab_size(), {"max_tokens", "max_completion_tokens"}));
+  DSF_API_TRY(plan.common, parse_common(body, context.options.defaults, context.vocab_size(),
+                                        {"max_tokens", "max_completion_tokens"}));
   DSF_API_OK(check_model(context, plan.common.model));
   if (fields.find("suffix") != nullptr) return refuse("suffix is not supported on this server", "suffix");
-  for (const char* key : {"response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar"}) {
+  for (const char* key :
+       {"response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar"}) {
     const json::Value* value = fields.find(key);
     const json::Value* type = value == nullptr ? nullptr : value->find("type");
     if (value == nullptr || (type != nullptr && *type == json::Value("text"))) continue;
-    return refuse(std::string(key) + " needs constrained decoding, which this server does not have yet", key, "unsupported_value");
+    return refuse(std::string(key) + " needs constrained decoding, which this server does not have yet", key,
+                  "unsupported_value");
   }
   DSF_API_TRY(const int64_t best_of, fields.integer_or("best_of", 1, 1));
   if (best_of != 1) return refuse("best_of must be 1 on this server (got " + std::to_string(best_of) + ")", "best_of");
@@ -70,7 +76,8 @@ ApiResult<CompletionPlan> plan_completion(const Context& context, const json::Va
   DSF_API_TRY(plan.prompts, parse_prompts(context, fields.find("prompt")));
   const tokenizer::TokenId image = context.ids[tokenizer::Control::kImage];
   for (const auto& ids : plan.prompts) {
-    if (image >= 0 && std::find(ids.begin(), ids.end(), image) != ids.end()) return refuse("the prompt holds an image token but no image", "prompt");
+    if (image >= 0 && std::find(ids.begin(), ids.end(), image) != ids.end())
+      return refuse("the prompt holds an image token but no image", "prompt");
   }
   return plan;
 }
@@ -105,7 +112,8 @@ void TextReply::add_logprob(const Choice& c, bool known) {
   text_offset_.push(offset_);
   // In characters, as OpenAI counts: every byte that does not continue one.
   const std::string_view bytes = context_.tokenizer.bytes(c.id);
-  offset_ += std::count_if(bytes.begin(), bytes.end(), [](char b) { return (static_cast<unsigned char>(b) & 0xC0) != 0x80; });
+  offset_ +=
+      std::count_if(bytes.begin(), bytes.end(), [](char b) { return (static_cast<unsigned char>(b) & 0xC0) != 0x80; });
 }
 
 bool TextReply::token(const Choice& c) {
@@ -134,12 +142,15 @@ std::vector<json::Value> TextReply::take_chunks() { return std::exchange(chunks_
 json::Value TextReply::take_logprobs() {
   if (plan_.logprobs < 0) return {};
   const auto take = [](json::Value& list) { return std::exchange(list, json::Value::array()); };
-  return json::Object{
-      {"tokens", take(tokens_)}, {"token_logprobs", take(token_logprobs_)}, {"top_logprobs", take(top_logprobs_)}, {"text_offset", take(text_offset_)}};
+  return json::Object{{"tokens", take(tokens_)},
+                      {"token_logprobs", take(token_logprobs_)},
+                      {"top_logprobs", take(top_logprobs_)},
+                      {"text_offset", take(text_offset_)}};
 }
 
 json::Value TextReply::choice(std::string text, bool last) {
-  json::Value out = json::Object{{"index", index_}, {"text", std::move(text)}, {"logprobs", take_logprobs()}, {"finish_reason", nullptr}};
+  json::Value out = json::Object{
+      {"index", index_}, {"text", std::move(text)}, {"logprobs", take_logprobs()}, {"finish_reason", nullptr}};
   if (last) {
     out.set("finish_reason", finish_);
     out.set("stop_reason", stop_reason_);

@@ -39,12 +39,12 @@ class TextReply final : public Reply {
   const int32_t eos_;
   tokenizer::StreamDecoder decoder_;
   StopMatcher stops_;
-  std::string text_;      // ready: the whole reply, or since the last chunk
+  std::string text_;  // ready: the whole reply, or since the last chunk
   std::string finish_ = "stop";
   json::Value stop_reason_;
   int64_t n_tokens_ = 0, offset_ = 0;
-  json::Value tokens_ = json::Value::array(), token_logprobs_ = json::Value::array(), top_logprobs_ = json::Value::array(),
-              text_offset_ = json::Value::array(), ids_ = json::Value::array();
+  json::Value tokens_ = json::Value::array(), token_logprobs_ = json::Value::array(),
+              top_logprobs_ = json::Value::array(), text_offset_ = json::Value::array(), ids_ = json::Value::array();
   std::vector<json::Value> chunks_;
 };
 

@@ -42,8 +42,8 @@ ApiResult<std::optional<int64_t>> Fields::integer(std::string_view key, int64_t 
   if (value == nullptr) return std::nullopt;
   std::optional<int64_t> integer = value->to_i64();
   // 16.0 is an integer to JSON Schema, and some clients print it so.
-  if (const auto number = value->to_double(); !integer && !value->is_integer() && number && std::nearbyint(*number) == *number &&
-                                              std::abs(*number) < 9e15) {
+  if (const auto number = value->to_double();
+      !integer && !value->is_integer() && number && std::nearbyint(*number) == *number && std::abs(*number) < 9e15) {
     integer = static_cast<int64_t>(*number);
   }
   if (!integer) return refuse(path(key) + " must be an integer", path(key));

@@ -26,8 +26,10 @@ class Fields {
   const json::Value* find(std::string_view key) const;
   ApiResult<std::optional<double>> number(std::string_view key, NumberRange range = {}) const;
   ApiResult<double> number_or(std::string_view key, double fallback, NumberRange range = {}) const;
-  ApiResult<std::optional<int64_t>> integer(std::string_view key, int64_t min = INT64_MIN, int64_t max = INT64_MAX) const;
-  ApiResult<int64_t> integer_or(std::string_view key, int64_t fallback, int64_t min = INT64_MIN, int64_t max = INT64_MAX) const;
+  ApiResult<std::optional<int64_t>> integer(std::string_view key, int64_t min = INT64_MIN,
+                                            int64_t max = INT64_MAX) const;
+  ApiResult<int64_t> integer_or(std::string_view key, int64_t fallback, int64_t min = INT64_MIN,
+                                int64_t max = INT64_MAX) const;
   ApiResult<bool> boolean_or(std::string_view key, bool fallback) const;
   ApiResult<std::optional<std::string>> string(std::string_view key) const;
   // nullptr when absent or null; refused unless an object.

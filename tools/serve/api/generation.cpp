@@ -11,23 +11,30 @@ constexpr int64_t kPollUs = 100'000;  // how often a waiting thread looks whethe
 
 ApiError error_of(const End& end) {
   switch (end.reason) {
-    case EndReason::kTimedOut: return {503, "The request took longer than this server allows.", {}, "timeout", 5};
-    case EndReason::kDrained: return {503, "The server is shutting down.", {}, "draining", 5};
-    default: return {500, "The engine failed: " + end.error.what, {}, "engine_error"};
+    case EndReason::kTimedOut:
+      return {503, "The request took longer than this server allows.", {}, "timeout", 5};
+    case EndReason::kDrained:
+      return {503, "The server is shutting down.", {}, "draining", 5};
+    default:
+      return {500, "The engine failed: " + end.error.what, {}, "engine_error"};
   }
 }
 
-bool is_failure(EndReason reason) { return reason == EndReason::kTimedOut || reason == EndReason::kDrained || reason == EndReason::kFailed; }
+bool is_failure(EndReason reason) {
+  return reason == EndReason::kTimedOut || reason == EndReason::kDrained || reason == EndReason::kFailed;
+}
 
 // Writes server-sent events with the envelope around each choice.
 class EventStream {
  public:
-  EventStream(const Context& context, const Envelope& envelope, http::ResponseWriter& out) : context_(context), envelope_(envelope), out_(out) {}
+  EventStream(const Context& context, const Envelope& envelope, http::ResponseWriter& out)
+      : context_(context), envelope_(envelope), out_(out) {}
 
   bool started() const { return started_; }
   void start() {
     started_ = true;
-    out_.begin(200, {{"Content-Type", "text/event-stream"}, {"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}});
+    out_.begin(200,
+               {{"Content-Type", "text/event-stream"}, {"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}});
   }
   void chunk(json::Value choice, const Usage& so_far) {
     json::Value usage;
@@ -49,12 +56,9 @@ class EventStream {
 
  private:
   void send(json::Array choices, json::Value usage, bool with_usage) {
-    json::Value event = json::Object{{"id", envelope_.id},
-                                     {"object", envelope_.chunk_object},
-                                     {"created", envelope_.created_s},
-                                     {"model", envelope_.model},
-                                     {"system_fingerprint", context_.fingerprint},
-                                     {"choices", std::move(choices)}};
+    json::Value event = json::Object{
+        {"id", envelope_.id},       {"object", envelope_.chunk_object},           {"created", envelope_.created_s},
+        {"model", envelope_.model}, {"system_fingerprint", context_.fingerprint}, {"choices", std::move(choices)}};
     if (with_usage) event.set("usage", std::move(usage));
     data(event);
   }
@@ -100,7 +104,8 @@ class Driver {
  private:
   bool submit() {
     for (Part& part : parts_) {
-      limits_.push_back({static_cast<int64_t>(part.request.prompt.size()), part.request.max_tokens, part.request.sampling.seed});
+      limits_.push_back(
+          {static_cast<int64_t>(part.request.prompt.size()), part.request.max_tokens, part.request.sampling.seed});
       auto stream = context_.loop.submit(std::move(part.request));
       if (!stream) {
         cancel_from(0);
@@ -138,7 +143,8 @@ class Driver {
           if (!more) return ended(index, nullptr, record);
         }
       }
-      if (batch.end) return is_failure(batch.end->reason) ? failed(index, *batch.end, record) : ended(index, &*batch.end, record);
+      if (batch.end)
+        return is_failure(batch.end->reason) ? failed(index, *batch.end, record) : ended(index, &*batch.end, record);
       if (last_ns == 0 && events_.started() && now - quiet_since_ns >= context_.options.keepalive_us * 1000) {
         quiet_since_ns = now;
         events_.keepalive();
@@ -151,12 +157,14 @@ class Driver {
     record.timing.admitted_ns = now;
     if (!envelope_.stream.on) return;
     if (!events_.started()) events_.start();
-    if (json::Value opening = part.reply->opening(); !opening.is_null()) events_.chunk(std::move(opening), usage_so_far(part));
+    if (json::Value opening = part.reply->opening(); !opening.is_null())
+      events_.chunk(std::move(opening), usage_so_far(part));
   }
 
   static void note_tokens(GenerationRecord& record, size_t n, int64_t now, int64_t& last_ns) {
     if (record.timing.first_token_ns == 0) record.timing.first_token_ns = now;
-    for (size_t i = 0; last_ns != 0 && i < n; ++i) record.token_gaps_s.push_back(static_cast<double>(now - last_ns) / 1e9 / static_cast<double>(n));
+    for (size_t i = 0; last_ns != 0 && i < n; ++i)
+      record.token_gaps_s.push_back(static_cast<double>(now - last_ns) / 1e9 / static_cast<double>(n));
     last_ns = now;
   }
 
@@ -209,7 +217,9 @@ class Driver {
     record.timing.finished_ns = monotonic_ns();
     context_.metrics.generation(record);
     if (!context_.options.log) return;
-    const auto ms = [&](int64_t ns) { return ns == 0 ? json::Value() : json::Value(static_cast<double>(ns - submitted_ns_) / 1e6); };
+    const auto ms = [&](int64_t ns) {
+      return ns == 0 ? json::Value() : json::Value(static_cast<double>(ns - submitted_ns_) / 1e6);
+    };
     json::Value line = json::Object{{"time", now_rfc3339()},
                                     {"id", envelope_.id},
                                     {"stream", envelope_.stream.on},
@@ -244,8 +254,9 @@ ApiError context_error(int64_t context, int64_t prompt, int64_t completion, cons
   const std::string where = param == "messages" ? "messages" : "prompt";
   return {400,
           "This model's maximum context length is " + std::to_string(context) + " tokens. However, you requested " +
-              std::to_string(prompt + completion) + " tokens (" + std::to_string(prompt) + " in the " + where + ", " + std::to_string(completion) +
-              " in the completion). Please reduce the length of the " + where + " or completion.",
+              std::to_string(prompt + completion) + " tokens (" + std::to_string(prompt) + " in the " + where + ", " +
+              std::to_string(completion) + " in the completion). Please reduce the length of the " + where +
+              " or completion.",
           param, "context_length_exceeded"};
 }
 
@@ -269,7 +280,8 @@ json::Value Usage::value() const {
                       {"prompt_cache_miss_tokens", prompt - cached}};
 }
 
-ApiResult<GenerationRequest> make_request(const Context& context, const CommonParams& common, std::vector<int32_t> prompt, const std::string& param) {
+ApiResult<GenerationRequest> make_request(const Context& context, const CommonParams& common,
+                                          std::vector<int32_t> prompt, const std::string& param) {
   const int64_t limit = context.max_model_len();
   const auto n_prompt = static_cast<int64_t>(prompt.size());
   if (n_prompt == 0) return refuse("the prompt must hold at least one token", param);
@@ -298,7 +310,9 @@ json::Value chat_logprob(const tokenizer::Tokenizer& tokenizer, const Choice& ch
     json::Value numbers = json::Value::array();
     for (const char c : bytes) numbers.push(static_cast<int>(static_cast<unsigned char>(c)));
     // JSON has no infinity; -9999 is what other servers say for it.
-    return json::Value(json::Object{{"token", tokenizer::utf8_lossy(bytes)}, {"logprob", std::max(logprob, -9999.0)}, {"bytes", std::move(numbers)}});
+    return json::Value(json::Object{{"token", tokenizer::utf8_lossy(bytes)},
+                                    {"logprob", std::max(logprob, -9999.0)},
+                                    {"bytes", std::move(numbers)}});
   };
   json::Value top = json::Value::array();
   for (const TokenLogprob& t : choice.top) top.push(entry(t.id, t.logprob));

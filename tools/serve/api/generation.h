@@ -1,8 +1,9 @@
 #pragma once
 // From submitted requests to the HTTP response, streamed or whole: the part that chat and raw completions share.
 //
-// Runs on the connection's thread. A Reply turns the tokens of one request into the JSON of its endpoint; the driver submits, waits, notices
-// that the client has gone, sends keep-alives, and writes. Source: serving.md 4.3, 4.4, 4.7, 7.6.
+// Runs on the connection's thread. A Reply turns the tokens of one request into the JSON of its endpoint; the driver
+// submits, waits, notices that the client has gone, sends keep-alives, and writes. Source:
+// serving.md 4.3, 4.4, 4.7, 7.6.
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,7 +26,8 @@ class Reply {
   // A chunk choice to send before any token, or null for none.
   virtual json::Value opening() = 0;
   virtual void prompt(std::vector<Choice> /*choices*/) {}
-  // One token of the reply; false once the reply is complete whatever the model would say next (stop string, closed calls).
+  // One token of the reply; false once the reply is complete whatever the model would say next (stop string, closed
+  // calls).
   virtual bool token(const Choice& choice) = 0;
   // The end; nullptr when token() ended it. Not called for failures.
   virtual void finish(const End* end) = 0;
@@ -52,8 +54,10 @@ struct Envelope {
 // Parts become choices in their order. Answers the request completely, errors included.
 void generate(Context& context, const Envelope& envelope, std::vector<Part> parts, http::ResponseWriter& out);
 
-// Prompt ids and common parameters to a scheduler request: context check, limits, seed, deadlines. param: "messages" or "prompt".
-ApiResult<GenerationRequest> make_request(const Context& context, const CommonParams& common, std::vector<int32_t> prompt, const std::string& param);
+// Prompt ids and common parameters to a scheduler request: context check, limits, seed, deadlines. param: "messages" or
+// "prompt".
+ApiResult<GenerationRequest> make_request(const Context& context, const CommonParams& common,
+                                          std::vector<int32_t> prompt, const std::string& param);
 
 // "logprobs.content" entry of the chat format.
 json::Value chat_logprob(const tokenizer::Tokenizer& tokenizer, const Choice& choice);

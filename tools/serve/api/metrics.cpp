@@ -8,11 +8,16 @@
 namespace dsf::serve {
 namespace {
 
-std::vector<double> latency_bounds() { return {0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680}; }
-std::vector<double> ttft_bounds() {
-  return {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560};
+std::vector<double> latency_bounds() {
+  return {0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680};
 }
-std::vector<double> token_bounds() { return {0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80}; }
+std::vector<double> ttft_bounds() {
+  return {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75,
+          1,     2.5,   5,    7.5,  10,   20,   40,   80,  160,  640, 2560};
+}
+std::vector<double> token_bounds() {
+  return {0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80};
+}
 
 // 1, 2, 5, 10, 20, ... up to the release's context.
 std::vector<double> count_bounds() {
@@ -24,17 +29,33 @@ std::vector<double> count_bounds() {
 }
 
 std::string number(double value) {
-  return std::nearbyint(value) == value && std::abs(value) < 1e15 ? std::to_string(static_cast<int64_t>(value)) : json::format_double(value);
+  return std::nearbyint(value) == value && std::abs(value) < 1e15 ? std::to_string(static_cast<int64_t>(value))
+                                                                  : json::format_double(value);
 }
 
 class Writer {
  public:
   explicit Writer(std::string labels) : labels_(std::move(labels)) {}
   void head(const std::string& name, const std::string& type, const std::string& help) {
-    out.append("# HELP ").append(name).append(" ").append(help).append("\n# TYPE ").append(name).append(" ").append(type).append("\n");
+    out.append("# HELP ")
+        .append(name)
+        .append(" ")
+        .append(help)
+        .append("\n# TYPE ")
+        .append(name)
+        .append(" ")
+        .append(type)
+        .append("\n");
   }
   void line(const std::string& name, double value, const std::string& extra = {}) {
-    out.append(name).append("{").append(labels_).append(extra.empty() ? "" : ",").append(extra).append("} ").append(number(value)).append("\n");
+    out.append(name)
+        .append("{")
+        .append(labels_)
+        .append(extra.empty() ? "" : ",")
+        .append(extra)
+        .append("} ")
+        .append(number(value))
+        .append("\n");
   }
   void one(const std::string& name, const std::string& type, const std::string& help, double value) {
     head(name, type, help);
@@ -56,7 +77,9 @@ std::string label_name(std::string_view key) {
   return out;
 }
 
-double seconds(int64_t from_ns, int64_t to_ns) { return from_ns == 0 || to_ns < from_ns ? 0 : static_cast<double>(to_ns - from_ns) / 1e9; }
+double seconds(int64_t from_ns, int64_t to_ns) {
+  return from_ns == 0 || to_ns < from_ns ? 0 : static_cast<double>(to_ns - from_ns) / 1e9;
+}
 
 }  // namespace
 
@@ -71,7 +94,14 @@ void Histogram::write(std::string& out, const std::string& name, const std::stri
   for (size_t i = 0; i < counts_.size(); ++i) {
     total += counts_[i];
     const std::string bound = i < bounds_.size() ? json::format_double(bounds_[i]) : "+Inf";
-    out.append(name).append("_bucket{").append(labels).append(",le=\"").append(bound).append("\"} ").append(std::to_string(total)).append("\n");
+    out.append(name)
+        .append("_bucket{")
+        .append(labels)
+        .append(",le=\"")
+        .append(bound)
+        .append("\"} ")
+        .append(std::to_string(total))
+        .append("\n");
   }
   out.append(name).append("_sum{").append(labels).append("} ").append(number(sum_)).append("\n");
   out.append(name).append("_count{").append(labels).append("} ").append(std::to_string(total)).append("\n");
@@ -138,18 +168,22 @@ void Metrics::generation(const GenerationRecord& r) {
   prefill_.add(seconds(t.admitted_ns, t.first_token_ns));
   decode_.add(seconds(t.first_token_ns, t.finished_ns));
   inference_.add(seconds(t.admitted_ns, t.finished_ns));
-  if (r.completion_tokens > 1) per_token_.add(seconds(t.first_token_ns, t.finished_ns) / static_cast<double>(r.completion_tokens - 1));
+  if (r.completion_tokens > 1)
+    per_token_.add(seconds(t.first_token_ns, t.finished_ns) / static_cast<double>(r.completion_tokens - 1));
   for (const double gap : r.token_gaps_s) gap_.add(gap);
 }
 
-std::string Metrics::text(const std::string& model_name, const SchedulerCounters& counters, int64_t max_model_len, int max_sessions, double uptime_s,
-                          bool failed, const std::vector<std::pair<std::string, std::string>>& identity) const {
+std::string Metrics::text(const std::string& model_name, const SchedulerCounters& counters, int64_t max_model_len,
+                          int max_sessions, double uptime_s, bool failed,
+                          const std::vector<std::pair<std::string, std::string>>& identity) const {
   const std::lock_guard lock(mutex_);
   Writer w("model_name=\"" + metric_label(model_name) + "\",engine=\"0\"");
   w.one("vllm:num_requests_running", "gauge", "Requests in the engine.", static_cast<double>(counters.running));
   w.one("vllm:num_requests_waiting", "gauge", "Requests waiting for a session.", static_cast<double>(counters.waiting));
-  const double usage = static_cast<double>(counters.held_tokens) / (static_cast<double>(max_model_len) * std::max(1, max_sessions));
-  for (const char* name : {"vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"}) w.one(name, "gauge", "Share of the cache positions in use, 0 to 1.", usage);
+  const double usage =
+      static_cast<double>(counters.held_tokens) / (static_cast<double>(max_model_len) * std::max(1, max_sessions));
+  for (const char* name : {"vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"})
+    w.one(name, "gauge", "Share of the cache positions in use, 0 to 1.", usage);
   w.one("vllm:prefix_cache_queries_total", "counter", "Prompt tokens looked up in the prefix cache.", 0);
   w.one("vllm:prefix_cache_hits_total", "counter", "Prompt tokens found in the prefix cache.", 0);
   w.one("vllm:num_preemptions_total", "counter", "Requests preempted.", 0);
@@ -158,7 +192,8 @@ std::string Metrics::text(const std::string& model_name, const SchedulerCounters
   w.head("vllm:request_success_total", "counter", "Generations by the way they ended.");
   for (const char* reason : {"stop", "length", "tool_calls", "abort", "error"}) {
     const auto found = by_reason_.find(reason);
-    w.line("vllm:request_success_total", found == by_reason_.end() ? 0 : static_cast<double>(found->second), "finished_reason=\"" + std::string(reason) + "\"");
+    w.line("vllm:request_success_total", found == by_reason_.end() ? 0 : static_cast<double>(found->second),
+           "finished_reason=\"" + std::string(reason) + "\"");
   }
   w.histogram("vllm:time_to_first_token_seconds", "From submission to the first token.", ttft_);
   w.histogram("vllm:inter_token_latency_seconds", "Between neighbouring tokens.", gap_);
@@ -173,17 +208,23 @@ std::string Metrics::text(const std::string& model_name, const SchedulerCounters
   w.histogram("vllm:request_generation_tokens", "Generated tokens of a request.", generated_);
   w.histogram("vllm:request_params_max_tokens", "Limit of a request.", max_tokens_);
   w.head("dsf:http_requests_total", "counter", "HTTP requests answered, by status.");
-  for (const auto& [status, count] : by_status_) w.line("dsf:http_requests_total", static_cast<double>(count), "status=\"" + std::to_string(status) + "\"");
+  for (const auto& [status, count] : by_status_)
+    w.line("dsf:http_requests_total", static_cast<double>(count), "status=\"" + std::to_string(status) + "\"");
   w.one("dsf:engine_steps_total", "counter", "Steps of the engine.", static_cast<double>(counters.steps));
   w.one("dsf:engine_failed", "gauge", "1 once the engine has failed.", failed ? 1 : 0);
-  w.one("dsf:unclosed_thinking_total", "counter", "Replies that ended inside their reasoning.", static_cast<double>(unclosed_thinking_));
-  w.one("dsf:tool_parse_failures_total", "counter", "Call blocks without a call.", static_cast<double>(tool_parse_failures_));
-  w.one("dsf:tool_markup_in_content_total", "counter", "Replies with call markup although no tools were declared.", static_cast<double>(markup_in_content_));
-  w.one("dsf:text_after_calls_total", "counter", "Replies with text after their calls.", static_cast<double>(text_after_calls_));
+  w.one("dsf:unclosed_thinking_total", "counter", "Replies that ended inside their reasoning.",
+        static_cast<double>(unclosed_thinking_));
+  w.one("dsf:tool_parse_failures_total", "counter", "Call blocks without a call.",
+        static_cast<double>(tool_parse_failures_));
+  w.one("dsf:tool_markup_in_content_total", "counter", "Replies with call markup although no tools were declared.",
+        static_cast<double>(markup_in_content_));
+  w.one("dsf:text_after_calls_total", "counter", "Replies with text after their calls.",
+        static_cast<double>(text_after_calls_));
   w.one("dsf:uptime_seconds", "gauge", "Since the server became ready.", uptime_s);
   w.head("dsf:engine_info", "gauge", "What is loaded.");
   std::string labels;
-  for (const auto& [key, value] : identity) labels += (labels.empty() ? "" : ",") + label_name(key) + "=\"" + metric_label(value) + "\"";
+  for (const auto& [key, value] : identity)
+    labels += (labels.empty() ? "" : ",") + label_name(key) + "=\"" + metric_label(value) + "\"";
   w.line("dsf:engine_info", 1, labels);
   return w.out;
 }

@@ -1,6 +1,6 @@
 #pragma once
-// What the server counts, and its Prometheus text. Names and buckets are those that dashboards for vLLM expect, plus our own under "dsf:".
-// Any thread; one mutex, held for additions and for copying. Source: serving.md 4.8.
+// What the server counts, and its Prometheus text. Names and buckets are those that dashboards for vLLM expect, plus
+// our own under "dsf:". Any thread; one mutex, held for additions and for copying. Source: serving.md 4.8.
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -41,8 +41,9 @@ class Metrics {
   int64_t requests() const;
   int64_t errors() const;  // answers of 500 and above, and streams that ended in an error event
   // identity and build become info metrics, so that a scrape names the bytes it measured.
-  std::string text(const std::string& model_name, const SchedulerCounters& counters, int64_t max_model_len, int max_sessions, double uptime_s,
-                   bool failed, const std::vector<std::pair<std::string, std::string>>& identity) const;
+  std::string text(const std::string& model_name, const SchedulerCounters& counters, int64_t max_model_len,
+                   int max_sessions, double uptime_s, bool failed,
+                   const std::vector<std::pair<std::string, std::string>>& identity) const;
 
  private:
   mutable std::mutex mutex_;

@@ -12,8 +12,10 @@ ApiResult<SamplingParams> parse_sampling(const Fields& fields, SamplingParams ou
   DSF_API_TRY(out.top_k, fields.integer_or("top_k", out.top_k, -1));
   if (out.top_k < 0) out.top_k = 0;
   DSF_API_TRY(out.presence_penalty, fields.number_or("presence_penalty", out.presence_penalty, {.min = -2, .max = 2}));
-  DSF_API_TRY(out.frequency_penalty, fields.number_or("frequency_penalty", out.frequency_penalty, {.min = -2, .max = 2}));
-  DSF_API_TRY(out.repetition_penalty, fields.number_or("repetition_penalty", out.repetition_penalty, {.min = 0, .open_min = true}));
+  DSF_API_TRY(out.frequency_penalty,
+              fields.number_or("frequency_penalty", out.frequency_penalty, {.min = -2, .max = 2}));
+  DSF_API_TRY(out.repetition_penalty,
+              fields.number_or("repetition_penalty", out.repetition_penalty, {.min = 0, .open_min = true}));
   DSF_API_TRY(const json::Value* bias, fields.object("logit_bias"));
   if (bias == nullptr) return out;
   const Fields entries(*bias, "logit_bias.");
@@ -41,7 +43,8 @@ ApiResult<StreamParams> parse_stream(const Fields& fields) {
 
 ApiResult<void> parse_stops(const Fields& fields, int64_t vocab_size, CommonParams& out) {
   DSF_API_TRY(out.stop, fields.strings("stop"));
-  if (out.stop.size() > kMaxStopStrings) return refuse("stop must hold at most " + std::to_string(kMaxStopStrings) + " strings", "stop");
+  if (out.stop.size() > kMaxStopStrings)
+    return refuse("stop must hold at most " + std::to_string(kMaxStopStrings) + " strings", "stop");
   std::erase(out.stop, std::string());
   DSF_API_TRY(out.include_stop, fields.boolean_or("include_stop_str_in_output", false));
   const json::Value* ids = fields.find("stop_token_ids");
@@ -60,7 +63,9 @@ ApiResult<int32_t> parse_token_id(const json::Value& value, int64_t vocab_size, 
   const auto id = value.to_i64();
   if (!id && !value.is_integer()) return refuse(path + " must hold token ids", path);
   if (!id || *id < 0 || *id >= vocab_size) {
-    return refuse("token id " + json::dump(value) + " is outside the vocabulary (0 to " + std::to_string(vocab_size - 1) + ")", path);
+    return refuse(
+        "token id " + json::dump(value) + " is outside the vocabulary (0 to " + std::to_string(vocab_size - 1) + ")",
+        path);
   }
   return static_cast<int32_t>(*id);
 }
@@ -86,7 +91,8 @@ ApiResult<CommonParams> parse_common(const json::Value& body, const SamplingPara
   DSF_API_TRY(out.stream, parse_stream(fields));
   DSF_API_TRY(const int64_t n, fields.integer_or("n", 1, 1));
   if (n != 1) return refuse("n must be 1 on this server (got " + std::to_string(n) + ")", "n");
-  if (out.max_tokens && out.min_tokens > *out.max_tokens) return refuse("min_tokens must not exceed max_tokens", "min_tokens");
+  if (out.max_tokens && out.min_tokens > *out.max_tokens)
+    return refuse("min_tokens must not exceed max_tokens", "min_tokens");
   return out;
 }
 

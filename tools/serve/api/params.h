@@ -1,6 +1,6 @@
 #pragma once
-// What chat and completion requests have in common: sampling, limits, stops, streaming. Parsed and range-checked in one place.
-// Plain values. Source: serving.md 4.2, 5.1.
+// What chat and completion requests have in common: sampling, limits, stops, streaming. Parsed and range-checked in one
+// place. Plain values. Source: serving.md 4.2, 5.1.
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,14 +15,14 @@ inline constexpr size_t kMaxStopStrings = 64;  // OpenAI allows 4; more are harm
 
 struct StreamParams {
   bool on = false;
-  bool include_usage = false;           // a last chunk with the usage, usage: null in the others
-  bool continuous_usage = false;        // the usage so far in every chunk
+  bool include_usage = false;     // a last chunk with the usage, usage: null in the others
+  bool continuous_usage = false;  // the usage so far in every chunk
 };
 
 struct CommonParams {
-  std::string model;                    // as asked for; empty when absent
-  SamplingParams sampling;              // seed and top_logprobs are set later
-  std::optional<uint64_t> seed;         // masked to 63 bits
+  std::string model;             // as asked for; empty when absent
+  SamplingParams sampling;       // seed and top_logprobs are set later
+  std::optional<uint64_t> seed;  // masked to 63 bits
   std::optional<int64_t> max_tokens;
   int64_t min_tokens = 0;
   bool ignore_eos = false;

@@ -13,17 +13,26 @@
 namespace dsf::serve {
 namespace {
 
-// First dozen digits of the checkpoint's digest, when the engine knows one.
-std::string fingerprint_of(const std::vector<std::pair<std::string, std::string>>& identity) {
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+// First dozen digits of the checkpoint's digest, when there is one.
+std::string fingerprint_of(const Pairs& identity) {
   for (const auto& [key, value] : identity) {
-    if (key.find("sha256") != std::string::npos || key.find("digest") != std::string::npos) return "dsf_" + value.substr(0, 12);
+    if (key == "checkpoint_sha256") return "dsf_" + value.substr(0, 12);
   }
   return "dsf";
 }
 
-json::Value identity_object(const EngineLoop& loop) {
+Pairs joined(Pairs files, const Pairs& engine) {
+  for (const auto& pair : engine) {
+    if (!pair.first.ends_with("_dir")) files.push_back(pair);  // where things lie is nobody else's business
+  }
+  return files;
+}
+
+json::Value identity_object(const Pairs& identity) {
   json::Value out = json::Value::object();
-  for (const auto& [key, value] : loop.identity()) out.set(key, value);
+  for (const auto& [key, value] : identity) out.set(key, value);
   return out;
 }
 
@@ -31,7 +40,8 @@ json::Value identity_object(const EngineLoop& loop) {
 
 uint64_t random_u64() {
   uint64_t value = 0;
-  DSF_CHECK(getrandom(&value, sizeof value, 0) == static_cast<ssize_t>(sizeof value), "the system's random source gives bytes");
+  DSF_CHECK(getrandom(&value, sizeof value, 0) == static_cast<ssize_t>(sizeof value),
+            "the system's random source gives bytes");
   return value;
 }
 
@@ -72,8 +82,11 @@ ApiResult<void> check_model(const Context& context, const std::string& model) {
 }
 
 Service::Service(EngineLoop& loop, tokenizer::Tokenizer tokenizer, tokenizer::ControlIds ids, ServiceOptions options)
-    : context_{loop, std::move(tokenizer), ids, std::move(options), {}, monotonic_ns(), unix_time_ms() / 1000, fingerprint_of(loop.identity())},
-      last_request_ns_(monotonic_ns()) {}
+    : context_{loop, std::move(tokenizer), ids, std::move(options), {}, monotonic_ns(), unix_time_ms() / 1000, {}, {}},
+      last_request_ns_(monotonic_ns()) {
+  context_.identity = joined(context_.options.identity, loop.identity());
+  context_.fingerprint = fingerprint_of(context_.identity);
+}
 
 http::ErrorBody Service::error_body(int status, std::string_view reason) {
   const ApiError error{status, std::string(reason), {}, {}};
@@ -82,12 +95,18 @@ http::ErrorBody Service::error_body(int status, std::string_view reason) {
 
 const std::vector<Service::Route>& Service::routes() {
   static const std::vector<Route> kRoutes{
-      {"POST", "/v1/chat/completions", &Service::chat, false}, {"POST", "/v1/completions", &Service::completions, false},
-      {"GET", "/v1/models", &Service::models, false},          {"POST", "/tokenize", &Service::tokenize, false},
-      {"POST", "/v1/tokenize", &Service::tokenize, false},     {"POST", "/detokenize", &Service::detokenize, false},
-      {"POST", "/v1/detokenize", &Service::detokenize, false}, {"GET", "/health", &Service::health, true},
-      {"GET", "/v1/health", &Service::health, true},           {"GET", "/metrics", &Service::metrics, true},
-      {"GET", "/version", &Service::version, true},            {"GET", "/ping", &Service::ping, true},
+      {"POST", "/v1/chat/completions", &Service::chat, false},
+      {"POST", "/v1/completions", &Service::completions, false},
+      {"GET", "/v1/models", &Service::models, false},
+      {"POST", "/tokenize", &Service::tokenize, false},
+      {"POST", "/v1/tokenize", &Service::tokenize, false},
+      {"POST", "/detokenize", &Service::detokenize, false},
+      {"POST", "/v1/detokenize", &Service::detokenize, false},
+      {"GET", "/health", &Service::health, true},
+      {"GET", "/v1/health", &Service::health, true},
+      {"GET", "/metrics", &Service::metrics, true},
+      {"GET", "/version", &Service::version, true},
+      {"GET", "/ping", &Service::ping, true},
   };
   return kRoutes;
 }
@@ -104,9 +123,11 @@ void Service::handle(const http::ServerRequest& request, http::ResponseWriter& o
     allowed = route.method == "GET" ? "GET, HEAD" : std::string(route.method);
     if (request.method == route.method || (request.method == "HEAD" && route.method == "GET")) found = &route;
   }
-  if (allowed.empty()) return send_error(context_, out, {404, "Unknown path " + std::string(path) + ".", {}, "not_found"});
+  if (allowed.empty())
+    return send_error(context_, out, {404, "Unknown path " + std::string(path) + ".", {}, "not_found"});
   if (found == nullptr) {
-    const ApiError error{405, "Method " + request.method + " is not allowed for " + std::string(path) + ".", {}, "method_not_allowed"};
+    const ApiError error{
+        405, "Method " + request.method + " is not allowed for " + std::string(path) + ".", {}, "method_not_allowed"};
     return send_json(context_, out, 405, error.body(), {{"Allow", allowed}});
   }
   if (!found->open && !authorised(request)) {
@@ -139,7 +160,8 @@ void Service::chat(const http::ServerRequest& request, http::ResponseWriter& out
   auto generation = chat_request(context_, *plan);
   if (!generation) return send_error(context_, out, generation.error());
   const std::string& model = plan->common.model.empty() ? context_.options.model_names.front() : plan->common.model;
-  const Envelope envelope{"chatcmpl-" + random_hex(24), "chat.completion", "chat.completion.chunk", model, unix_time_ms() / 1000, plan->common.stream};
+  const Envelope envelope{"chatcmpl-" + random_hex(24), "chat.completion",  "chat.completion.chunk", model,
+                          unix_time_ms() / 1000,        plan->common.stream};
   std::vector<Part> parts;
   parts.push_back({std::move(*generation), std::make_unique<ChatReply>(context_, *plan)});
   generate(context_, envelope, std::move(parts), out);
@@ -158,7 +180,8 @@ void Service::completions(const http::ServerRequest& request, http::ResponseWrit
     parts.push_back({std::move(*generation), std::make_unique<TextReply>(context_, *plan, i)});
   }
   const std::string& model = plan->common.model.empty() ? context_.options.model_names.front() : plan->common.model;
-  const Envelope envelope{"cmpl-" + random_hex(24), "text_completion", "text_completion", model, unix_time_ms() / 1000, plan->common.stream};
+  const Envelope envelope{"cmpl-" + random_hex(24), "text_completion",  "text_completion", model,
+                          unix_time_ms() / 1000,    plan->common.stream};
   generate(context_, envelope, std::move(parts), out);
 }
 
@@ -176,7 +199,7 @@ json::Value Service::model_object(const std::string& name) const {
                       {"max_reply", max_reply},
                       {"developer_role", as_system ? "system" : "user"},
                       {"server", context_.options.version},
-                      {"identity", identity_object(context_.loop)}};
+                      {"identity", identity_object(context_.identity)}};
 }
 
 void Service::models(const http::ServerRequest& request, http::ResponseWriter& out) {
@@ -212,14 +235,18 @@ void Service::tokenize(const http::ServerRequest& request, http::ResponseWriter&
     strings.push(context_.tokenizer.token(id));
   }
   send_json(context_, out, 200,
-            json::Object{{"count", ids.size()}, {"max_model_len", context_.max_model_len()}, {"tokens", std::move(tokens)}, {"token_strs", std::move(strings)}});
+            json::Object{{"count", ids.size()},
+                         {"max_model_len", context_.max_model_len()},
+                         {"tokens", std::move(tokens)},
+                         {"token_strs", std::move(strings)}});
 }
 
 void Service::detokenize(const http::ServerRequest& request, http::ResponseWriter& out) {
   const auto body = parse_body(request);
   if (!body) return send_error(context_, out, body.error());
   const json::Value* tokens = body->find("tokens");
-  if (tokens == nullptr || !tokens->is_array()) return send_error(context_, out, {400, "tokens must be a list of token ids", "tokens", {}});
+  if (tokens == nullptr || !tokens->is_array())
+    return send_error(context_, out, {400, "tokens must be a list of token ids", "tokens", {}});
   std::vector<int32_t> ids;
   for (const json::Value& item : tokens->as_array()) {
     const auto id = parse_token_id(item, context_.vocab_size(), "tokens");
@@ -234,30 +261,35 @@ void Service::health(const http::ServerRequest&, http::ResponseWriter& out) {
   const SchedulerCounters counters = context_.loop.counters();
   const int64_t now = monotonic_ns();
   const auto seconds = [](int64_t ns) { return static_cast<double>(ns / 1'000'000) / 1e3; };
-  const char* status = state == EngineLoop::State::kServing ? "ok" : state == EngineLoop::State::kDraining ? "draining" : "failed";
-  json::Value body = json::Object{{"status", status},
-                                  {"uptime_s", seconds(now - context_.started_ns)},
-                                  {"inflight", counters.running + counters.waiting},
-                                  {"oldest_s", counters.oldest_submitted_ns == 0 ? 0.0 : seconds(now - counters.oldest_submitted_ns)},
-                                  {"idle_s", counters.running + counters.waiting > 0 ? 0.0 : seconds(now - last_request_ns_.load())},
-                                  {"requests", context_.metrics.requests()},
-                                  {"errors", context_.metrics.errors()},
-                                  {"context_length", context_.max_model_len()}};
+  const char* status = state == EngineLoop::State::kServing    ? "ok"
+                       : state == EngineLoop::State::kDraining ? "draining"
+                                                               : "failed";
+  json::Value body =
+      json::Object{{"status", status},
+                   {"uptime_s", seconds(now - context_.started_ns)},
+                   {"inflight", counters.running + counters.waiting},
+                   {"oldest_s", counters.oldest_submitted_ns == 0 ? 0.0 : seconds(now - counters.oldest_submitted_ns)},
+                   {"idle_s", counters.running + counters.waiting > 0 ? 0.0 : seconds(now - last_request_ns_.load())},
+                   {"requests", context_.metrics.requests()},
+                   {"errors", context_.metrics.errors()},
+                   {"context_length", context_.max_model_len()}};
   if (state == EngineLoop::State::kFailed) body.set("error", context_.loop.failure().what);
   send_json(context_, out, state == EngineLoop::State::kServing ? 200 : 503, body);
 }
 
 void Service::metrics(const http::ServerRequest&, http::ResponseWriter& out) {
   const double uptime_s = static_cast<double>(monotonic_ns() - context_.started_ns) / 1e9;
-  const std::string text = context_.metrics.text(context_.options.model_names.front(), context_.loop.counters(), context_.max_model_len(),
-                                                 context_.loop.limits().max_sessions, uptime_s,
-                                                 context_.loop.state() == EngineLoop::State::kFailed, context_.loop.identity());
+  const std::string text =
+      context_.metrics.text(context_.options.model_names.front(), context_.loop.counters(), context_.max_model_len(),
+                            context_.loop.limits().max_sessions, uptime_s,
+                            context_.loop.state() == EngineLoop::State::kFailed, context_.identity);
   context_.metrics.request(200);
   out.send(200, {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}}, text);
 }
 
 void Service::version(const http::ServerRequest&, http::ResponseWriter& out) {
-  send_json(context_, out, 200, json::Object{{"version", context_.options.version}, {"identity", identity_object(context_.loop)}});
+  send_json(context_, out, 200,
+            json::Object{{"version", context_.options.version}, {"identity", identity_object(context_.identity)}});
 }
 
 void Service::ping(const http::ServerRequest&, http::ResponseWriter& out) {

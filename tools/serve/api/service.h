@@ -1,8 +1,9 @@
 #pragma once
-// The HTTP surface of the server: routes, authentication, and what every endpoint shares. Knows tokens and requests, not tensors.
+// The HTTP surface of the server: routes, authentication, and what every endpoint shares. Knows tokens and requests,
+// not tensors.
 //
-// One Service per process; handle() runs on many connection threads at once. It borrows the EngineLoop and owns the rest. Everything in
-// Context but the metrics is read-only after construction. Source: serving.md 4.
+// One Service per process; handle() runs on many connection threads at once. It borrows the EngineLoop and owns the
+// rest. Everything in Context but the metrics is read-only after construction. Source: serving.md 4.
 #include <atomic>
 #include <functional>
 #include <string>
@@ -27,12 +28,13 @@ struct ServiceOptions {
   tokenizer::Thinking thinking;                 // of requests that say nothing
   tokenizer::EffortTable effort = tokenizer::EffortTable::release();
   tokenizer::DeveloperRole developer = tokenizer::DeveloperRole::kSystem;
-  int64_t keepalive_us = 15'000'000;            // SSE comments before the first token
-  int64_t queue_timeout_us = 0;                 // longest wait for a session; 0: none
-  int64_t request_timeout_us = 0;               // longest request; 0: none
-  std::string api_key;                          // empty: open
-  std::string version;                          // "dsf-serve 0.1.0 (...)"
-  std::function<void(const json::Value&)> log;  // one object per request; never content
+  int64_t keepalive_us = 15'000'000;                          // SSE comments before the first token
+  int64_t queue_timeout_us = 0;                               // longest wait for a session; 0: none
+  int64_t request_timeout_us = 0;                             // longest request; 0: none
+  std::string api_key;                                        // empty: open
+  std::string version;                                        // "dsf-serve 0.1.0 (...)"
+  std::vector<std::pair<std::string, std::string>> identity;  // of the files, put before the engine's own
+  std::function<void(const json::Value&)> log;                // one object per request; never content
 };
 
 // What the endpoints work with.
@@ -42,9 +44,11 @@ struct Context {
   tokenizer::ControlIds ids;
   ServiceOptions options;
   Metrics metrics;
-  int64_t started_ns = 0;    // monotonic
-  int64_t created_s = 0;     // wall clock: "created" of the model
-  std::string fingerprint;   // names version and checkpoint in every reply
+  int64_t started_ns = 0;  // monotonic
+  int64_t created_s = 0;   // wall clock: "created" of the model
+  // What is loaded, for records of other tools: shown by /v1/models, /version and /metrics.
+  std::vector<std::pair<std::string, std::string>> identity;
+  std::string fingerprint;  // names the checkpoint in every reply
 
   int64_t vocab_size() const { return loop.config().vocab_size; }
   int64_t max_model_len() const { return loop.limits().max_model_len; }
@@ -83,7 +87,8 @@ class Service {
 };
 
 // Shared by the endpoints.
-void send_json(Context& context, http::ResponseWriter& out, int status, const json::Value& body, http::Headers extra = {});
+void send_json(Context& context, http::ResponseWriter& out, int status, const json::Value& body,
+               http::Headers extra = {});
 void send_error(Context& context, http::ResponseWriter& out, const ApiError& error);
 ApiResult<json::Value> parse_body(const http::ServerRequest& request);
 ApiResult<void> check_model(const Context& context, const std::string& model);

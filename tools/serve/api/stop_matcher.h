@@ -1,6 +1,6 @@
 #pragma once
-// Stop strings over the whole text of a raw completion. (Chat replies use the output parser, which knows where content begins and ends.)
-// However the text is cut, what is emitted in total is the same. One object per reply.
+// Stop strings over the whole text of a raw completion. (Chat replies use the output parser, which knows where content
+// begins and ends.) However the text is cut, what is emitted in total is the same. One object per reply.
 #include <string>
 #include <string_view>
 #include <vector>

@@ -1,12 +1,12 @@
 #include "tools/serve/engine/cpu_engine.h"
 
 #include <algorithm>
-#include <set>
 #include <string>
 #include <thread>
 
 #include "dsf/base/numeric.h"
 #include "dsf/safetensors/safetensors.h"
+#include "tools/serve/engine/step_check.h"
 
 namespace dsf::serve {
 namespace {
@@ -78,27 +78,10 @@ int64_t CpuEngine::length(SessionId session) const {
 }
 
 Result<void> CpuEngine::check(std::span<const StepItem> items) const {
-  int64_t total = 0;
-  std::set<SessionId> seen;
-  for (const StepItem& item : items) {
-    const std::string subject = "session " + std::to_string(item.session);
-    const auto it = sessions_.find(item.session);
-    if (it == sessions_.end()) return fail(Code::kUsage, subject, "is not open");
-    if (!seen.insert(item.session).second) return fail(Code::kUsage, subject, "stands twice in one step");
-    if (item.tokens.empty()) return fail(Code::kUsage, subject, "has no tokens in this step");
-    if (std::ssize(item.tokens) > limits_.max_model_len - std::ssize(it->second.tokens))
-      return fail(Code::kUsage, subject, "would pass the model length of " + std::to_string(limits_.max_model_len),
-                  "shorten the prompt or the reply");
-    for (const int32_t t : item.tokens) {
-      if (t < 0 || t >= config_.vocab_size)
-        return fail(Code::kUsage, subject, "token id " + std::to_string(t) + " is outside the vocabulary");
-    }
-    total += std::ssize(item.tokens);
-  }
-  if (total > limits_.max_step_tokens)
-    return fail(Code::kUsage, "step",
-                std::to_string(total) + " tokens, at most " + std::to_string(limits_.max_step_tokens) + " fit");
-  return {};
+  return check_step(items, limits_, config_.vocab_size, [&](SessionId id) {
+    const auto it = sessions_.find(id);
+    return it == sessions_.end() ? std::nullopt : std::optional(static_cast<int64_t>(it->second.tokens.size()));
+  });
 }
 
 Result<Step> CpuEngine::make_step(std::span<const StepItem> items) {

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "dsf/model/router.h"
 #include "tools/serve/engine/weight_reader.h"
 
 namespace dsf::serve {
@@ -75,8 +76,10 @@ Result<MoeWeights> load_moe(const WeightReader& r, const Config& c, const std::s
                             int64_t per_token) {
   MoeWeights m;
   m.experts_per_token = per_token;
-  DSF_TRY(m.gate, r.linear(p + "gate", n_experts, c.hidden_size));
-  DSF_TRY(m.bias, r.vector(p + "gate.bias", n_experts));
+  const model::RouterPlace place{p + "gate", n_experts, p.starts_with("mtp.")};
+  DSF_TRY(model::Router router, model::attach_router(r.checkpoint(), nullptr, place, c.hidden_size));
+  m.gate = {.w = std::move(router.weight), .out = n_experts, .in = c.hidden_size};
+  m.bias = std::move(router.bias);
   for (int64_t e = 0; e < n_experts; ++e) {
     DSF_TRY(Expert expert,
             load_expert(r, p + "experts." + std::to_string(e) + ".", c.moe_intermediate_size, c.hidden_size));

@@ -31,10 +31,13 @@ Result<std::shared_ptr<Stream>> EngineLoop::submit(GenerationRequest request) {
   auto stream = std::make_shared<Stream>(options_.stream_capacity, [waker = waker_] { waker->wake(); });
   {
     const std::lock_guard lock(mutex_);
-    if (state_ == State::kFailed) return fail(Code::kBug, "engine", "the engine has failed: " + failure_.what, {}, "failed");
-    if (state_ == State::kDraining || stopping_) return fail(Code::kBusy, "server", "the server is shutting down", {}, "draining");
+    if (state_ == State::kFailed)
+      return fail(Code::kBug, "engine", "the engine has failed: " + failure_.what, {}, "failed");
+    if (state_ == State::kDraining || stopping_)
+      return fail(Code::kBusy, "server", "the server is shutting down", {}, "draining");
     const auto in_system = static_cast<int64_t>(incoming_.size()) + counters_.running + counters_.waiting;
-    if (in_system >= options_.max_running + options_.max_queue) return fail(Code::kBusy, "server", "too many requests are waiting", {}, "queue_full");
+    if (in_system >= options_.max_running + options_.max_queue)
+      return fail(Code::kBusy, "server", "too many requests are waiting", {}, "queue_full");
     incoming_.push_back({std::move(request), stream});
   }
   waker_->wake();
@@ -108,9 +111,11 @@ void EngineLoop::run() {
     publish();
     ran = *stepped;
     if (ran) continue;
-    // Nothing to run: a new request, a cancellation or a reader with room wakes us; deadlines are looked at now and then.
+    // Nothing to run: a new request, a cancellation or a reader with room wakes us; deadlines are looked at now and
+    // then.
     std::unique_lock lock(waker_->mutex);
-    waker_->changed.wait_for(lock, std::chrono::milliseconds(scheduler_.idle() ? 1000 : 20), [&] { return waker_->signalled; });
+    waker_->changed.wait_for(lock, std::chrono::milliseconds(scheduler_.idle() ? 1000 : 20),
+                             [&] { return waker_->signalled; });
     waker_->signalled = false;
   }
   take_incoming();

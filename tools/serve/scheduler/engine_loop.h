@@ -1,8 +1,10 @@
 #pragma once
-// The one thread that drives the engine: takes requests from any thread, runs the scheduler, sends tokens back through Streams.
+// The one thread that drives the engine: takes requests from any thread, runs the scheduler, sends tokens back through
+// Streams.
 //
-// Owns the Engine. Any thread may call every method. Ends by drain() and stop(), or by the destructor, which ends what still runs. After an
-// error of the engine nothing runs any more: state() is kFailed and submit() refuses, so that no half-dead server goes on answering.
+// Owns the Engine. Any thread may call every method. Ends by drain() and stop(), or by the destructor, which ends what
+// still runs. After an error of the engine nothing runs any more: state() is kFailed and submit() refuses, so that no
+// half-dead server goes on answering.
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -15,7 +17,7 @@ namespace dsf::serve {
 
 struct EngineLoopOptions {
   int max_running = 8;
-  int max_queue = 64;             // requests beyond max_running that may wait
+  int max_queue = 64;  // requests beyond max_running that may wait
   int64_t prefill_chunk = 512;
   size_t stream_capacity = 1024;  // tokens a slow client may leave unread before its request pauses
 };

@@ -57,7 +57,8 @@ Sampler::Sampler(SamplingParams params, std::span<const int32_t> prompt) : param
 void Sampler::commit(int32_t id) { ++seen_[id]; }
 
 bool Sampler::rewrites_logits() const {
-  return !params_.logit_bias.empty() || params_.repetition_penalty != 1 || params_.frequency_penalty != 0 || params_.presence_penalty != 0;
+  return !params_.logit_bias.empty() || params_.repetition_penalty != 1 || params_.frequency_penalty != 0 ||
+         params_.presence_penalty != 0;
 }
 
 void Sampler::apply_bias_and_penalties() {
@@ -77,7 +78,9 @@ void Sampler::apply_bias_and_penalties() {
 Result<Choice> Sampler::pick(std::span<const float> logits, uint64_t position, std::span<const int32_t> masked,
                              const std::vector<int32_t>* allowed) {
   row_.assign(logits.begin(), logits.end());
-  const bool finite = std::none_of(logits.begin(), logits.end(), [](float x) { return std::isnan(x) || x == std::numeric_limits<float>::infinity(); });
+  const bool finite = std::none_of(logits.begin(), logits.end(), [](float x) {
+    return std::isnan(x) || x == std::numeric_limits<float>::infinity();
+  });
   if (!finite || logits.empty()) return fail(Code::kBug, "engine", "logits are not finite", {}, "bad_logits");
   if (rewrites_logits()) apply_bias_and_penalties();
   for (const int32_t id : masked) {
@@ -112,7 +115,8 @@ void Sampler::sort_to(size_t n) {
   };
   n = std::min(n, order_.size());
   if (n <= sorted_) return;
-  const auto from = order_.begin() + static_cast<std::ptrdiff_t>(sorted_), to = order_.begin() + static_cast<std::ptrdiff_t>(n);
+  const auto from = order_.begin() + static_cast<std::ptrdiff_t>(sorted_),
+             to = order_.begin() + static_cast<std::ptrdiff_t>(n);
   if (n < order_.size()) std::nth_element(from, to, order_.end(), before);
   std::sort(from, to, before);
   sorted_ = n;
@@ -152,7 +156,8 @@ int32_t Sampler::draw(uint64_t position, double top) {
     const double x = row_[static_cast<size_t>(id)];
     if (x == kMinusInfinity || x / temperature < floor) continue;
     const double score = x / temperature + gumbel(key, static_cast<uint64_t>(id));
-    // Ties go to the earlier candidate in (logit descending, id ascending) order; an unsorted tail needs this comparison.
+    // Ties go to the earlier candidate in (logit descending, id ascending) order; an unsorted tail needs this
+    // comparison.
     const bool earlier = x > best_logit || (x == best_logit && id < chosen);
     if (chosen < 0 || score > best || (score == best && earlier)) {
       chosen = id;
@@ -191,7 +196,8 @@ Choice describe(std::span<const float> logits, int32_t chosen, int n_top) {
     const float x = logits[static_cast<size_t>(a)], y = logits[static_cast<size_t>(b)];
     return x != y ? x > y : a < b;
   });
-  for (size_t i = 0; i < n; ++i) out.top.push_back({ids[i], static_cast<double>(logits[static_cast<size_t>(ids[i])]) - log_total});
+  for (size_t i = 0; i < n; ++i)
+    out.top.push_back({ids[i], static_cast<double>(logits[static_cast<size_t>(ids[i])]) - log_total});
   return out;
 }
 

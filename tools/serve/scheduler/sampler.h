@@ -1,11 +1,13 @@
 #pragma once
-// Choosing a token from a row of logits: filters, penalties and the keyed draw. Pure arithmetic, no clock, no random state.
+// Choosing a token from a row of logits: filters, penalties and the keyed draw. Pure arithmetic, no clock, no random
+// state.
 //
-// The draw at position p depends on (logits at p, parameters, seed, p) and on nothing else, so neither batch mates nor chunking nor drafts can
-// change a reply. One Sampler per request, one thread at a time. All arithmetic after the f32 logits is float64.
+// The draw at position p depends on (logits at p, parameters, seed, p) and on nothing else, so neither batch mates nor
+// chunking nor drafts can change a reply. One Sampler per request, one thread at a time. All arithmetic after the f32
+// logits is float64.
 //
-// Order of operations (fixed; serving.md 5.2): logit_bias, repetition penalty, frequency and presence penalty, masks (min_tokens, allowed
-// tokens), greedy exit, temperature, top_k, top_p, min_p, draw. Source: serving.md 5.
+// Order of operations (fixed; serving.md 5.2): logit_bias, repetition penalty, frequency and presence penalty, masks
+// (min_tokens, allowed tokens), greedy exit, temperature, top_k, top_p, min_p, draw. Source: serving.md 5.
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -58,8 +60,9 @@ class Sampler {
  public:
   Sampler(SamplingParams params, std::span<const int32_t> prompt);
 
-  // logits: [vocab_size] f32. position: absolute index of the token being produced. masked: ids that must not be chosen. allowed: when given,
-  // the only ids that may be. Errors: kBug "logits are not finite" (NaN, +inf, or nothing left to choose).
+  // logits: [vocab_size] f32. position: absolute index of the token being produced. masked: ids that must not be
+  // chosen. allowed: when given, the only ids that may be. Errors: kBug "logits are not finite" (NaN, +inf, or nothing
+  // left to choose).
   Result<Choice> pick(std::span<const float> logits, uint64_t position, std::span<const int32_t> masked = {},
                       const std::vector<int32_t>* allowed = nullptr);
   // The token became part of the reply: it counts for the penalties.
@@ -75,9 +78,10 @@ class Sampler {
   void sort_to(size_t n);
 
   SamplingParams params_;
-  std::unordered_map<int32_t, int64_t> seen_;  // id -> times generated; 0 for ids of the prompt (with a repetition penalty only)
-  std::vector<double> row_;                    // adjusted logits of the current row
-  std::vector<int32_t> order_;                 // ids; its head is sorted by (logit descending, id ascending)
+  std::unordered_map<int32_t, int64_t>
+      seen_;                    // id -> times generated; 0 for ids of the prompt (with a repetition penalty only)
+  std::vector<double> row_;     // adjusted logits of the current row
+  std::vector<int32_t> order_;  // ids; its head is sorted by (logit descending, id ascending)
   size_t sorted_ = 0;
 };
 

@@ -30,7 +30,8 @@ Result<bool> Scheduler::step() {
     if (job->take == 0) continue;
     const bool last = job->take == job->owed();
     const bool prompt_rows = job->request.prompt_logprobs && job->generated == 0;
-    items.push_back({job->session, std::span(job->pending).subspan(job->next, job->take), prompt_rows, last || prompt_rows});
+    items.push_back(
+        {job->session, std::span(job->pending).subspan(job->next, job->take), prompt_rows, last || prompt_rows});
   }
   if (items.empty()) return false;
   const auto output = engine_.step(items);
@@ -52,7 +53,8 @@ void Scheduler::drop_late(int64_t now) {
   const auto reason = [&](const Job& job) -> std::optional<EndReason> {
     if (job.stream->cancelled()) return EndReason::kCancelled;
     if (job.request.deadline_ns != 0 && now >= job.request.deadline_ns) return EndReason::kTimedOut;
-    if (job.session < 0 && job.request.queue_deadline_ns != 0 && now >= job.request.queue_deadline_ns) return EndReason::kTimedOut;
+    if (job.session < 0 && job.request.queue_deadline_ns != 0 && now >= job.request.queue_deadline_ns)
+      return EndReason::kTimedOut;
     return std::nullopt;
   };
   for (const auto& job : waiting_) {
@@ -129,7 +131,8 @@ void Scheduler::after_prompt_rows(Job& job, const float* rows, int64_t n_rows, i
   for (int64_t i = 0; i < n_rows; ++i) {
     const auto next = static_cast<size_t>(first + i + 1);
     if (next >= job.request.prompt.size()) break;
-    choices.push_back(describe({rows + static_cast<size_t>(i) * width, width}, job.request.prompt[next], std::max(0, job.request.sampling.top_logprobs)));
+    choices.push_back(describe({rows + static_cast<size_t>(i) * width, width}, job.request.prompt[next],
+                               std::max(0, job.request.sampling.top_logprobs)));
   }
   job.stream->push_prompt(std::move(choices));
 }
@@ -153,7 +156,8 @@ void Scheduler::sample(Job& job, std::span<const float> row) {
   if (!job.ended && steering.active && steering.trigger == id) start_steering(job);
 }
 
-// One more token of the reply: it goes to the consumer and, unless the reply ends here, to the session in the next step.
+// One more token of the reply: it goes to the consumer and, unless the reply ends here, to the session in the next
+// step.
 void Scheduler::accept(Job& job, Choice choice) {
   const int32_t id = choice.id;
   ++job.generated;

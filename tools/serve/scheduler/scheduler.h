@@ -1,10 +1,12 @@
 #pragma once
-// Which request runs what in the next step of the engine: admission, chunked prefill between decode rounds, sampling, and every way to end.
+// Which request runs what in the next step of the engine: admission, chunked prefill between decode rounds, sampling,
+// and every way to end.
 //
-// Pure logic on one thread (the engine loop's): no clock but the one it is given, no waiting, no I/O. It borrows the Engine. Requests wait
-// in order of arrival and are admitted while there is a session for them. In each step every running request that owes one token gets it
-// first; what is left of the token budget goes to prompts, those first that have waited longest since their last turn, so neither a long
-// prompt nor seven other replies can hold a request up for more than a few steps. Source: serving.md 4.2, 5, 7.2, 7.6.
+// Pure logic on one thread (the engine loop's): no clock but the one it is given, no waiting, no I/O. It borrows the
+// Engine. Requests wait in order of arrival and are admitted while there is a session for them. In each step every
+// running request that owes one token gets it first; what is left of the token budget goes to prompts, those first that
+// have waited longest since their last turn, so neither a long prompt nor seven other replies can hold a request up for
+// more than a few steps. Source: serving.md 4.2, 5, 7.2, 7.6.
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -18,8 +20,8 @@
 
 namespace dsf::serve {
 
-// Tokens that the server decides instead of the model: once `trigger` has been generated (at once when -1), `forced` is appended as if
-// generated, then `filter` (may be null) limits the choice as long as it says so.
+// Tokens that the server decides instead of the model: once `trigger` has been generated (at once when -1), `forced` is
+// appended as if generated, then `filter` (may be null) limits the choice as long as it says so.
 struct Steering {
   bool active = false;
   int32_t trigger = -1;
@@ -30,10 +32,10 @@ struct Steering {
 struct GenerationRequest {
   std::vector<int32_t> prompt;  // not empty, ids inside the vocabulary
   SamplingParams sampling;
-  int64_t max_tokens = 1;       // prompt + max_tokens within max_model_len: the caller has checked
-  int64_t min_tokens = 0;       // EOS and stop ids are masked before
+  int64_t max_tokens = 1;  // prompt + max_tokens within max_model_len: the caller has checked
+  int64_t min_tokens = 0;  // EOS and stop ids are masked before
   bool ignore_eos = false;
-  bool prompt_logprobs = false; // Choice of every prompt token but the first, with sampling.top_logprobs alternatives
+  bool prompt_logprobs = false;  // Choice of every prompt token but the first, with sampling.top_logprobs alternatives
   std::vector<int32_t> stop_ids;
   Steering steering;
   int64_t queue_deadline_ns = 0;  // monotonic; not admitted by then: kTimedOut. 0: none
@@ -49,7 +51,7 @@ struct SchedulerOptions {
 struct SchedulerCounters {
   int64_t steps = 0, prompt_tokens = 0, generated_tokens = 0;
   int64_t running = 0, waiting = 0;
-  int64_t held_tokens = 0;  // positions in the sessions of running requests
+  int64_t held_tokens = 0;          // positions in the sessions of running requests
   int64_t oldest_submitted_ns = 0;  // of requests in the system; 0 when there are none
   std::map<EndReason, int64_t> ended;
 };
@@ -59,7 +61,8 @@ class Scheduler {
   Scheduler(Engine& engine, SchedulerOptions options) : engine_(engine), options_(std::move(options)) {}
 
   void add(GenerationRequest request, std::shared_ptr<Stream> stream);
-  // One round. False when there was nothing to run. Errors: those of the engine; every request has been ended with kFailed by then.
+  // One round. False when there was nothing to run. Errors: those of the engine; every request has been ended with
+  // kFailed by then.
   Result<bool> step();
   // Ends everything.
   void end_all(EndReason reason, const Error& error = {});
@@ -75,12 +78,13 @@ class Scheduler {
     SessionId session = -1;
     std::vector<int32_t> pending;  // to be appended to the session, from next on
     size_t next = 0;
-    size_t take = 0;               // of this step
-    int64_t held = 0;              // tokens in the session
+    size_t take = 0;   // of this step
+    int64_t held = 0;  // tokens in the session
     int64_t generated = 0;
-    bool steering = false;         // the filter is in force
+    bool steering = false;  // the filter is in force
     bool ended = false;
-    Job(GenerationRequest r, std::shared_ptr<Stream> s) : request(std::move(r)), stream(std::move(s)), sampler(request.sampling, request.prompt) {}
+    Job(GenerationRequest r, std::shared_ptr<Stream> s)
+        : request(std::move(r)), stream(std::move(s)), sampler(request.sampling, request.prompt) {}
     size_t owed() const { return pending.size() - next; }
   };
   using Jobs = std::vector<std::unique_ptr<Job>>;

@@ -36,7 +36,8 @@ void Stream::admit() {
 
 void Stream::push_prompt(std::vector<Choice> choices) {
   const std::lock_guard lock(mutex_);
-  batch_.prompt.insert(batch_.prompt.end(), std::make_move_iterator(choices.begin()), std::make_move_iterator(choices.end()));
+  batch_.prompt.insert(batch_.prompt.end(), std::make_move_iterator(choices.begin()),
+                       std::make_move_iterator(choices.end()));
   arrived_.notify_one();
 }
 

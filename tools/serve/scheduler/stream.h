@@ -1,8 +1,9 @@
 #pragma once
 // The bounded queue between the engine loop and the thread that answers one request.
 //
-// The engine loop is the only producer, the request's thread the only consumer; both hold the Stream by shared_ptr, because either may end
-// first. A full Stream pauses its request instead of blocking the loop. Lock order: a Stream's mutex is taken last.
+// The engine loop is the only producer, the request's thread the only consumer; both hold the Stream by shared_ptr,
+// because either may end first. A full Stream pauses its request instead of blocking the loop. Lock order: a Stream's
+// mutex is taken last.
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>

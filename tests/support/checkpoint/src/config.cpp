@@ -24,7 +24,8 @@ Value object(json::Object members) { return Value(std::move(members)); }
 
 int64_t id_of(std::string_view token) { return made_tokenizer().find(token).value_or(-1); }
 
-// Rows of the tables: per layer the sum of its primes, the next unused ones from kEngramVocabSize for each n-gram order (engram.md 3.2).
+// Rows of the tables: per layer the sum of its primes, the next unused ones from kEngramVocabSize for each n-gram order
+// (engram.md 3.2).
 Array engram_rows() {
   Array rows;
   std::vector<int64_t> used;
@@ -33,7 +34,9 @@ Array engram_rows() {
     for (int64_t order = 2; order <= kMaxNgram; ++order) {
       int64_t prime = kEngramVocabSize;
       for (int64_t head = 0; head < kEngramHeads; ++head, ++prime) {
-        while (!engram::is_prime(static_cast<uint64_t>(prime)) || std::find(used.begin(), used.end(), prime) != used.end()) ++prime;
+        while (!engram::is_prime(static_cast<uint64_t>(prime)) ||
+               std::find(used.begin(), used.end(), prime) != used.end())
+          ++prime;
         used.push_back(prime);
         sum += prime;
       }
@@ -66,7 +69,11 @@ json::Object backbone() {
           {"tie_word_embeddings", false},
           {"max_position_embeddings", 16384},
           {"rope_theta", 10000},
-          {"rope_scaling", object({{"rope_type", "yarn"}, {"factor", 16}, {"beta_fast", 32}, {"beta_slow", 1}, {"original_max_position_embeddings", 1024}})},
+          {"rope_scaling", object({{"rope_type", "yarn"},
+                                   {"factor", 16},
+                                   {"beta_fast", 32},
+                                   {"beta_slow", 1},
+                                   {"original_max_position_embeddings", 1024}})},
           {"compress_rope_theta", 160000},
           {"n_routed_experts", 4},
           {"n_shared_experts", 1},
@@ -148,6 +155,8 @@ std::string config_json(const Options& options) {
   return json::dump(root, json::Style::kPretty) + "\n";
 }
 
-Result<model::Config> config(const Options& options) { return model::parse_config(config_json(options), "config.json of the made model"); }
+Result<model::Config> config(const Options& options) {
+  return model::parse_config(config_json(options), "config.json of the made model");
+}
 
 }  // namespace dsf::made_checkpoint

@@ -48,12 +48,18 @@ bool is_marker(const TensorInfo& t) { return t.name.ends_with(".mul1") || t.name
 bool fits(Damage d, const TensorInfo& t) {
   switch (d) {
     case Damage::kWrongMarker:
-    case Damage::kDroppedMarker: return is_marker(t);
-    case Damage::kNotFinite: return t.name.ends_with(".suh") || t.name.ends_with(".svh") || t.dtype == DType::kF8E8M0;
-    case Damage::kDropBias: return t.name.ends_with("ffn.gate.bias");
-    case Damage::kDropBiasVl: return t.name.ends_with("ffn.gate.bias_vl");
-    case Damage::kWrongShape: return t.shape.size() >= 2 && (t.shape[0] % 2 == 0 || t.shape[1] % 2 == 0);
-    default: return t.n_bytes() > 1 && !t.shape.empty();
+    case Damage::kDroppedMarker:
+      return is_marker(t);
+    case Damage::kNotFinite:
+      return t.name.ends_with(".suh") || t.name.ends_with(".svh") || t.dtype == DType::kF8E8M0;
+    case Damage::kDropBias:
+      return t.name.ends_with("ffn.gate.bias");
+    case Damage::kDropBiasVl:
+      return t.name.ends_with("ffn.gate.bias_vl");
+    case Damage::kWrongShape:
+      return t.shape.size() >= 2 && (t.shape[0] % 2 == 0 || t.shape[1] % 2 == 0);
+    default:
+      return t.n_bytes() > 1 && !t.shape.empty();
   }
 }
 
@@ -85,7 +91,8 @@ class Folder {
       const TensorInfo* info = header.find(e.tensor);
       if (info && fits(b.damage, *info)) return e;
     }
-    return fail(Code::kMissing, dir.string(), b.tensor.empty() ? "no tensor fits this damage" : "no tensor " + b.tensor + " that fits this damage",
+    return fail(Code::kMissing, dir.string(),
+                b.tensor.empty() ? "no tensor fits this damage" : "no tensor " + b.tensor + " that fits this damage",
                 "name a tensor of the index");
   }
 
@@ -113,7 +120,9 @@ class Folder {
   }
 
   Result<void> remove_from_shard(const IndexEntry& e) const {
-    return rewrite(e.file, [&](std::vector<TensorData>& tensors) { std::erase_if(tensors, [&](const TensorData& t) { return t.name == e.tensor; }); });
+    return rewrite(e.file, [&](std::vector<TensorData>& tensors) {
+      std::erase_if(tensors, [&](const TensorData& t) { return t.name == e.tensor; });
+    });
   }
 
   Result<void> remove(const IndexEntry& e) {
@@ -124,7 +133,9 @@ class Folder {
     return write_index();
   }
 
-  Result<void> write_index() const { return safetensors::write_index(dir / kIndexName, entries, static_cast<uint64_t>(total)); }
+  Result<void> write_index() const {
+    return safetensors::write_index(dir / kIndexName, entries, static_cast<uint64_t>(total));
+  }
 
   fs::path dir;
   std::vector<IndexEntry> entries;
@@ -142,14 +153,22 @@ void widen(tensor::Shape& shape) {
 
 DType other_type(DType t) {
   switch (t) {
-    case DType::kBF16: return DType::kF16;
-    case DType::kF16: return DType::kBF16;
-    case DType::kF32: return DType::kI32;
-    case DType::kI32: return DType::kF32;
-    case DType::kI16: return DType::kU16;
-    case DType::kF8E4M3: return DType::kF8E5M2;
-    case DType::kF8E8M0: return DType::kU8;
-    default: return DType::kU8;
+    case DType::kBF16:
+      return DType::kF16;
+    case DType::kF16:
+      return DType::kBF16;
+    case DType::kF32:
+      return DType::kI32;
+    case DType::kI32:
+      return DType::kF32;
+    case DType::kI16:
+      return DType::kU16;
+    case DType::kF8E4M3:
+      return DType::kF8E5M2;
+    case DType::kF8E8M0:
+      return DType::kU8;
+    default:
+      return DType::kU8;
   }
 }
 
@@ -165,15 +184,26 @@ void make_not_finite(TensorData& t) {
 Result<void> change_tensor(const Folder& folder, const IndexEntry& e, Damage d) {
   return folder.rewrite_one(e, [d](TensorData& t) {
     switch (d) {
-      case Damage::kFlipBit: t.bytes[t.bytes.size() / 2] ^= std::byte{0x04}; break;
+      case Damage::kFlipBit:
+        t.bytes[t.bytes.size() / 2] ^= std::byte{0x04};
+        break;
       case Damage::kScramble:
         for (size_t i = 0; i < t.bytes.size(); ++i) t.bytes[i] ^= static_cast<std::byte>(0x55 + i % 7);
         break;
-      case Damage::kWrongShape: widen(t.shape); break;
-      case Damage::kWrongDtype: t.dtype = other_type(t.dtype); break;
-      case Damage::kWrongMarker: t.bytes[1] ^= std::byte{0x18}; break;
-      case Damage::kNotFinite: make_not_finite(t); break;
-      default: DSF_CHECK(false, "not a damage inside a tensor");
+      case Damage::kWrongShape:
+        widen(t.shape);
+        break;
+      case Damage::kWrongDtype:
+        t.dtype = other_type(t.dtype);
+        break;
+      case Damage::kWrongMarker:
+        t.bytes[1] ^= std::byte{0x18};
+        break;
+      case Damage::kNotFinite:
+        make_not_finite(t);
+        break;
+      default:
+        DSF_CHECK(false, "not a damage inside a tensor");
     }
   });
 }
@@ -198,7 +228,8 @@ Result<void> change_file(const Folder& folder, const IndexEntry& e, Damage d) {
 }
 
 Result<void> duplicate(const Folder& folder, const IndexEntry& e) {
-  const auto other = std::find_if(folder.entries.begin(), folder.entries.end(), [&](const IndexEntry& o) { return o.file != e.file; });
+  const auto other =
+      std::find_if(folder.entries.begin(), folder.entries.end(), [&](const IndexEntry& o) { return o.file != e.file; });
   if (other == folder.entries.end()) return fail(Code::kMissing, folder.dir.string(), "has one shard only");
   TensorData copy;
   DSF_OK(folder.rewrite_one(e, [&](TensorData& t) { copy = t; }));
@@ -218,18 +249,24 @@ Result<void> apply(Folder& folder, const IndexEntry& e, Damage d) {
     case Damage::kTruncate:
     case Damage::kLostShard:
     case Damage::kLongHeader:
-    case Damage::kBadHeader: return change_file(folder, e, d);
+    case Damage::kBadHeader:
+      return change_file(folder, e, d);
     case Damage::kMissingTensor:
-    case Damage::kDroppedMarker: return folder.remove(e);
-    case Damage::kUnlistedTensor: return folder.remove_from_shard(e);
-    case Damage::kDuplicateTensor: return duplicate(folder, e);
+    case Damage::kDroppedMarker:
+      return folder.remove(e);
+    case Damage::kUnlistedTensor:
+      return folder.remove_from_shard(e);
+    case Damage::kDuplicateTensor:
+      return duplicate(folder, e);
     case Damage::kMissingShard:
       for (IndexEntry& other : folder.entries)
         if (other.tensor == e.tensor) other.file = "model-99999-of-99999.safetensors";
       return folder.write_index();
     case Damage::kDropBias:
-    case Damage::kDropBiasVl: return drop_all(folder, d);
-    default: return change_tensor(folder, e, d);
+    case Damage::kDropBiasVl:
+      return drop_all(folder, d);
+    default:
+      return change_tensor(folder, e, d);
   }
 }
 
@@ -245,7 +282,8 @@ Result<Breakage> parse_breakage(std::string_view text) {
   const size_t colon = text.find(':');
   const std::string_view kind = text.substr(0, colon);
   for (const auto& [name, damage] : kNames) {
-    if (name == kind) return Breakage{damage, colon == std::string_view::npos ? "" : std::string(text.substr(colon + 1))};
+    if (name == kind)
+      return Breakage{damage, colon == std::string_view::npos ? "" : std::string(text.substr(colon + 1))};
   }
   std::string list;
   for (const std::string_view name : breakage_names()) list += (list.empty() ? "" : ", ") + std::string(name);
@@ -256,8 +294,11 @@ Result<std::string> damage(const fs::path& dir, const Breakage& breakage) {
   DSF_TRY(Folder folder, Folder::open(dir));
   DSF_TRY(const IndexEntry e, folder.choose(breakage));
   DSF_OK(apply(folder, e, breakage.damage));
-  const auto name = std::find_if(std::begin(kNames), std::end(kNames), [&](const auto& n) { return n.second == breakage.damage; })->first;
-  if (breakage.damage == Damage::kDropBias || breakage.damage == Damage::kDropBiasVl) return std::string(name) + " in every shard of " + dir.string();
+  const auto name = std::find_if(std::begin(kNames), std::end(kNames), [&](const auto& n) {
+                      return n.second == breakage.damage;
+                    })->first;
+  if (breakage.damage == Damage::kDropBias || breakage.damage == Damage::kDropBiasVl)
+    return std::string(name) + " in every shard of " + dir.string();
   return std::string(name) + " of " + e.tensor + " in " + (dir / e.file).string();
 }
 

@@ -28,8 +28,9 @@ struct Block {
 
 // Codes of a matrix [out, in] with one scale per block; code_of and value_of are the element type's.
 template <class Encode, class Decode>
-void encode_blocks(std::vector<float>& values, int64_t out, int64_t in, Block block, float limit, std::vector<uint8_t>& codes,
-                   std::vector<std::byte>& scales, const Encode& code_of, const Decode& value_of) {
+void encode_blocks(std::vector<float>& values, int64_t out, int64_t in, Block block, float limit,
+                   std::vector<uint8_t>& codes, std::vector<std::byte>& scales, const Encode& code_of,
+                   const Decode& value_of) {
   codes.resize(values.size());
   const auto at = [in](int64_t r, int64_t c) { return static_cast<size_t>(r * in + c); };
   for (int64_t r0 = 0; r0 < out; r0 += block.rows) {
@@ -69,8 +70,9 @@ std::vector<TensorData> encode_fp8(const model::Weight& w, std::vector<float>& v
   std::vector<uint8_t> codes;
   std::vector<std::byte> scales;
   encode_blocks(values, out, in, block, 448.0f, codes, scales, tensor::f32_to_e4m3, tensor::e4m3_to_f32);
-  return {{w.name + ".weight", DType::kF8E4M3, w.shape, to_bytes(codes)},
-          {w.name + ".scale", DType::kF8E8M0, {ceil_div(out, block.rows), ceil_div(in, block.columns)}, std::move(scales)}};
+  return {
+      {w.name + ".weight", DType::kF8E4M3, w.shape, to_bytes(codes)},
+      {w.name + ".scale", DType::kF8E8M0, {ceil_div(out, block.rows), ceil_div(in, block.columns)}, std::move(scales)}};
 }
 
 std::vector<TensorData> encode_fp4(const model::Weight& w, std::vector<float>& values) {
@@ -78,7 +80,8 @@ std::vector<TensorData> encode_fp4(const model::Weight& w, std::vector<float>& v
   std::vector<uint8_t> codes;
   std::vector<std::byte> scales;
   encode_blocks(values, out, in, {1, 32}, 6.0f, codes, scales, tensor::f32_to_e2m1, tensor::e2m1_to_f32);
-  return {{w.name + ".weight", DType::kI8, {out, in / 2}, to_nibbles(codes)}, {w.name + ".scale", DType::kF8E8M0, {out, in / 32}, std::move(scales)}};
+  return {{w.name + ".weight", DType::kI8, {out, in / 2}, to_nibbles(codes)},
+          {w.name + ".scale", DType::kF8E8M0, {out, in / 32}, std::move(scales)}};
 }
 
 }  // namespace
@@ -89,10 +92,17 @@ std::vector<std::byte> encode_plain(DType dtype, std::span<const float> values) 
   for (size_t i = 0; i < values.size(); ++i) {
     std::byte* to = bytes.data() + i * size;
     switch (dtype) {
-      case DType::kF32: store_le(to, values[i]); break;
-      case DType::kBF16: store_le(to, tensor::f32_to_bf16(values[i])); break;
-      case DType::kF16: store_le(to, tensor::f32_to_f16(values[i])); break;
-      default: DSF_CHECK(false, "a plain tensor is F32, BF16 or F16");
+      case DType::kF32:
+        store_le(to, values[i]);
+        break;
+      case DType::kBF16:
+        store_le(to, tensor::f32_to_bf16(values[i]));
+        break;
+      case DType::kF16:
+        store_le(to, tensor::f32_to_f16(values[i]));
+        break;
+      default:
+        DSF_CHECK(false, "a plain tensor is F32, BF16 or F16");
     }
   }
   return bytes;
@@ -100,11 +110,15 @@ std::vector<std::byte> encode_plain(DType dtype, std::span<const float> values) 
 
 std::vector<TensorData> encode(const model::Weight& weight, std::vector<float>& values) {
   switch (weight.kind) {
-    case WeightKind::kLinearFp8: return encode_fp8(weight, values, {32, 32});
-    case WeightKind::kTableFp8: return encode_fp8(weight, values, {1, 32});
-    case WeightKind::kLinearFp4: return encode_fp4(weight, values);
+    case WeightKind::kLinearFp8:
+      return encode_fp8(weight, values, {32, 32});
+    case WeightKind::kTableFp8:
+      return encode_fp8(weight, values, {1, 32});
+    case WeightKind::kLinearFp4:
+      return encode_fp4(weight, values);
     case WeightKind::kPlain:
-    case WeightKind::kLinearBf16: break;
+    case WeightKind::kLinearBf16:
+      break;
   }
   const DType dtype = weight.kind == WeightKind::kPlain ? weight.dtype : DType::kBF16;
   if (dtype == DType::kBF16) std::transform(values.begin(), values.end(), values.begin(), tensor::round_bf16);

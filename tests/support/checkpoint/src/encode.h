@@ -10,7 +10,8 @@
 
 namespace dsf::made_checkpoint {
 
-// The stored tensors of one weight; values: [product of shape], row-major. Replaces values by what the stored form decodes to.
+// The stored tensors of one weight; values: [product of shape], row-major. Replaces values by what the stored form
+// decodes to.
 std::vector<safetensors::TensorData> encode(const model::Weight& weight, std::vector<float>& values);
 
 std::vector<std::byte> encode_plain(tensor::DType dtype, std::span<const float> values);

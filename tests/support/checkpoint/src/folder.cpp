@@ -65,7 +65,8 @@ Result<void> write_small_files(const std::filesystem::path& dir, const std::stri
                                         {"transformers_version", "5.6.0"}};
   DSF_OK(io::write_file_atomic(dir / "config.json", config_json));
   DSF_OK(io::write_file_atomic(dir / "tokenizer.json", tokenizer_json()));
-  DSF_OK(io::write_file_atomic(dir / "tokenizer_config.json", json::dump(tokenizer_config, json::Style::kPretty) + "\n"));
+  DSF_OK(
+      io::write_file_atomic(dir / "tokenizer_config.json", json::dump(tokenizer_config, json::Style::kPretty) + "\n"));
   return io::write_file_atomic(dir / "generation_config.json", json::dump(generation, json::Style::kPretty) + "\n");
 }
 

@@ -19,7 +19,8 @@ class FolderWriter {
   Result<void> finish();
 
  private:
-  FolderWriter(std::filesystem::path dir, int n_shards) : dir_(std::move(dir)), shards_(static_cast<size_t>(n_shards)) {}
+  FolderWriter(std::filesystem::path dir, int n_shards)
+      : dir_(std::move(dir)), shards_(static_cast<size_t>(n_shards)) {}
   std::filesystem::path dir_;
   std::vector<std::vector<safetensors::TensorData>> shards_;
 };

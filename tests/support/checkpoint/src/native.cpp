@@ -9,9 +9,12 @@ namespace dsf::made_checkpoint {
 
 int shard_of(const model::Config& config, std::string_view name) {
   for (size_t i = 0; i < config.engram_layer_ids.size(); ++i) {
-    if (name.starts_with("layers." + std::to_string(config.engram_layer_ids[i]) + ".engram.")) return kBodyShards + 1 + static_cast<int>(i);
+    if (name.starts_with("layers." + std::to_string(config.engram_layer_ids[i]) + ".engram."))
+      return kBodyShards + 1 + static_cast<int>(i);
   }
-  if (name.starts_with("mtp.") || name.starts_with("vision.") || name.starts_with("aligner.") || name.starts_with("image_")) return 4;
+  if (name.starts_with("mtp.") || name.starts_with("vision.") || name.starts_with("aligner.") ||
+      name.starts_with("image_"))
+    return 4;
   if (name == "norm.weight" || name.starts_with("head")) return 3;
   if (!name.starts_with("layers.")) return 1;
   const int layer = std::stoi(std::string(name.substr(7)));
@@ -20,7 +23,8 @@ int shard_of(const model::Config& config, std::string_view name) {
 
 std::vector<model::Weight> all_weights(const model::Config& config) {
   std::vector<model::Weight> all = model::text_weights(config);
-  for (auto&& part : {model::dspark_weights(config), model::vision_weights(config)}) all.insert(all.end(), part.begin(), part.end());
+  for (auto&& part : {model::dspark_weights(config), model::vision_weights(config)})
+    all.insert(all.end(), part.begin(), part.end());
   return all;
 }
 

@@ -30,7 +30,8 @@ struct PackWriter {
   void remember(const std::string& module, const std::vector<TensorData>& parts, int width) {
     json::Object stored;
     for (const TensorData& t : parts) {
-      stored.emplace_back(t.name, json::Object{{"shape", json::Array(t.shape.begin(), t.shape.end())}, {"dtype", tensor::dtype_name(t.dtype)}});
+      stored.emplace_back(t.name, json::Object{{"shape", json::Array(t.shape.begin(), t.shape.end())},
+                                               {"dtype", tensor::dtype_name(t.dtype)}});
     }
     json::Object entry{{"stored_tensors", std::move(stored)}};
     if (width > 0) {
@@ -43,7 +44,9 @@ struct PackWriter {
 
   Result<void> pack(int shard, const std::string& name, std::span<const float> values, int64_t out, int64_t in) {
     const int width = packed_bits(name);
-    DSF_TRY(const exl3::Matrix m, exl3::quantize(values, out, in, {width, exl3::Codebook::kMul1, stream_seed(name, options.seed), options.threads}));
+    DSF_TRY(const exl3::Matrix m,
+            exl3::quantize(values, out, in,
+                           {width, exl3::Codebook::kMul1, stream_seed(name, options.seed), options.threads}));
     std::vector<TensorData> parts = exl3::to_tensors(m, name);
     remember(name, parts, width);
     bits += width * out * in;
@@ -64,7 +67,8 @@ Result<void> add_weight(PackWriter& writer, const model::Config& c, const Weight
   const int shard = std::min(shard_of(c, w.name), kBodyShards);
   if (!w.packed_in_exl3) {
     DSF_CHECK(native.size() == 1, "an unpacked weight is one plain tensor");
-    if (const DType dtype = pack_dtype(native[0]); dtype != native[0].dtype) native[0] = {native[0].name, dtype, w.shape, encode_plain(dtype, values)};
+    if (const DType dtype = pack_dtype(native[0]); dtype != native[0].dtype)
+      native[0] = {native[0].name, dtype, w.shape, encode_plain(dtype, values)};
     writer.remember(w.name, native, 0);
     writer.folder.add(shard, std::move(native));
     return {};
@@ -72,7 +76,8 @@ Result<void> add_weight(PackWriter& writer, const model::Config& c, const Weight
   if (!w.name.ends_with(".attn.wo_a")) return writer.pack(shard, w.name, values, w.shape[0], w.shape[1]);
   for (int64_t g = 0; g < c.o_groups; ++g) {
     const auto n = static_cast<size_t>(c.o_lora_rank * w.shape[1]);
-    DSF_OK(writer.pack(shard, w.name + ".slice." + std::to_string(g), std::span(values).subspan(static_cast<size_t>(g) * n, n), c.o_lora_rank, w.shape[1]));
+    DSF_OK(writer.pack(shard, w.name + ".slice." + std::to_string(g),
+                       std::span(values).subspan(static_cast<size_t>(g) * n, n), c.o_lora_rank, w.shape[1]));
   }
   return {};
 }
@@ -108,8 +113,9 @@ Result<void> write_exl3(const std::filesystem::path& dir, const Options& options
     if (w.kind != model::WeightKind::kTableFp8) DSF_OK(add_weight(writer, c, w));
   }
   const int64_t hundredths = (100 * writer.bits + writer.weights / 2) / writer.weights;
-  Value q = json::Object{{"quant_method", "exl3"},     {"version", "0.1.0"},    {"bits", static_cast<double>(hundredths) / 100},
-                         {"head_bits", packed_bits("head")}, {"out_scales", "never"}, {"codebook", "mul1"}};
+  Value q = json::Object{
+      {"quant_method", "exl3"},           {"version", "0.1.0"},    {"bits", static_cast<double>(hundredths) / 100},
+      {"head_bits", packed_bits("head")}, {"out_scales", "never"}, {"codebook", "mul1"}};
   DSF_TRY(const std::string config_text, pack_config(options, q));
   DSF_OK(write_small_files(dir, config_text));
   q.set("tensor_storage", std::move(writer.storage));
@@ -123,7 +129,8 @@ TensorData copy_of(const safetensors::TensorView& view) {
   return {view.info->name, view.dtype(), view.shape(), {view.bytes.begin(), view.bytes.end()}};
 }
 
-Result<TensorData> decoded(const safetensors::Checkpoint& pack, const std::string& name, std::span<const std::string> parts) {
+Result<TensorData> decoded(const safetensors::Checkpoint& pack, const std::string& name,
+                           std::span<const std::string> parts) {
   std::vector<float> values;
   int64_t out = 0, in = 0;
   for (const std::string& part : parts) {
@@ -152,7 +159,8 @@ Result<void> write_dequantised(const std::filesystem::path& from, const std::fil
       }
       DSF_TRY(TensorData t, decoded(pack, w.name, parts));
       folder.add(shard, {std::move(t)});
-    } else if (const std::string name = w.kind == model::WeightKind::kPlain ? w.name : w.name + ".weight"; pack.contains(name)) {
+    } else if (const std::string name = w.kind == model::WeightKind::kPlain ? w.name : w.name + ".weight";
+               pack.contains(name)) {
       DSF_TRY(const safetensors::TensorView view, pack.tensor(name));
       folder.add(shard, {copy_of(view)});
     }

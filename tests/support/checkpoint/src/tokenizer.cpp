@@ -19,7 +19,8 @@ struct Added {
   bool special, normalized;
 };
 // serving.md 1.4, in the release's order: three that open the vocabulary, the others at its end.
-constexpr Added kFirst[] = {{"<｜begin▁of▁sentence｜>", true, false}, {"<｜end▁of▁sentence｜>", true, false}, {"<｜▁pad▁｜>", true, false}};
+constexpr Added kFirst[] = {
+    {"<｜begin▁of▁sentence｜>", true, false}, {"<｜end▁of▁sentence｜>", true, false}, {"<｜▁pad▁｜>", true, false}};
 constexpr Added kLast[] = {{"<｜System｜>", false, true},
                            {"<｜fim▁hole｜>", false, true},
                            {"<｜fim▁begin｜>", false, true},
@@ -52,10 +53,12 @@ constexpr Added kLast[] = {{"<｜System｜>", false, true},
 
 std::string utf8(uint32_t code) {
   if (code < 0x80) return {static_cast<char>(code)};
-  return {static_cast<char>(0xc0 | code >> 6), static_cast<char>(0x80 | (code & 0x3f))};  // the byte alphabet ends below U+0800
+  return {static_cast<char>(0xc0 | code >> 6),
+          static_cast<char>(0x80 | (code & 0x3f))};  // the byte alphabet ends below U+0800
 }
 
-// The byte alphabet of byte-level BPE, in the order in which the release numbers it: bytes that stand for themselves, then the others.
+// The byte alphabet of byte-level BPE, in the order in which the release numbers it: bytes that stand for themselves,
+// then the others.
 std::vector<std::pair<int, std::string>> byte_alphabet() {
   std::vector<std::pair<int, std::string>> out;
   const auto itself = [](int b) { return (b >= 0x21 && b <= 0x7e) || (b >= 0xa1 && b <= 0xac) || b >= 0xae; };
@@ -109,7 +112,7 @@ std::vector<std::string> pieces(std::string_view text) {
 }
 
 struct Vocabulary {
-  std::vector<std::string> tokens;                            // from id 3
+  std::vector<std::string> tokens;  // from id 3
   std::vector<std::pair<std::string, std::string>> merges;
 };
 
@@ -190,11 +193,12 @@ json::Value sequence(const char* key, json::Array parts) {
 
 // The release's pre-tokenizer (serving.md 1.2).
 json::Value pre_tokenizer() {
-  return sequence("pretokenizers",
-                  {split("\\p{N}{1,3}"), split("[一-龥぀-ゟ゠-ヿ]+"),
-                   split("[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"
-                         " ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"),
-                   byte_level(false, true, false)});
+  return sequence(
+      "pretokenizers",
+      {split("\\p{N}{1,3}"), split("[一-龥぀-ゟ゠-ヿ]+"),
+       split("[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"
+             " ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"),
+       byte_level(false, true, false)});
 }
 
 json::Value added_token(const Added& a, int64_t id) {
@@ -210,7 +214,8 @@ json::Value added_token(const Added& a, int64_t id) {
 json::Value bpe_model(const Vocabulary& v) {
   json::Value model = json::Value::object();
   model.set("type", "BPE");
-  for (const char* none : {"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"}) model.set(none, nullptr);
+  for (const char* none : {"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"})
+    model.set(none, nullptr);
   model.set("fuse_unk", false);
   model.set("byte_fallback", false);
   json::Object vocab;

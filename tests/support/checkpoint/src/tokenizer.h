@@ -5,7 +5,8 @@
 
 namespace dsf::made_checkpoint {
 
-inline constexpr int kVocabSize = 768;  // three ranks' worth of 256 rows: not a power of two, whole 128-blocks on two ranks
+inline constexpr int kVocabSize =
+    768;  // three ranks' worth of 256 rows: not a power of two, whole 128-blocks on two ranks
 
 const tokenizer::Tokenizer& made_tokenizer();
 engram::TokenMap made_token_map();

@@ -14,7 +14,8 @@ struct Rule {
   double size;  // standard deviation of kNormal
 };
 
-// Sum of twelve uniforms: normal enough, no library logarithm whose last bit differs between machines, and bounded at six sigma.
+// Sum of twelve uniforms: normal enough, no library logarithm whose last bit differs between machines, and bounded at
+// six sigma.
 double normal(SplitMix64& random) {
   double sum = -6;
   for (int i = 0; i < 12; ++i) sum += random.uniform();
@@ -34,14 +35,17 @@ double gain(std::string_view name) {
 Rule rule(const model::Weight& w, const model::Config& config) {
   const std::string_view name = w.name;
   if (w.kind == model::WeightKind::kTableFp8) return {Shape::kNormal, 1};
-  if (w.kind != model::WeightKind::kPlain) return {Shape::kNormal, gain(name) / std::sqrt(static_cast<double>(w.shape[1]))};
+  if (w.kind != model::WeightKind::kPlain)
+    return {Shape::kNormal, gain(name) / std::sqrt(static_cast<double>(w.shape[1]))};
   if (name.ends_with("embed.weight") || name.starts_with("image_")) return {Shape::kNormal, 1};
   if (has(name, "engram.")) return {Shape::kSigned, 1};
-  if (name.ends_with("_fn")) return {Shape::kNormal, 1 / std::sqrt(static_cast<double>(config.hc_mult * config.hidden_size))};
+  if (name.ends_with("_fn"))
+    return {Shape::kNormal, 1 / std::sqrt(static_cast<double>(config.hc_mult * config.hidden_size))};
   if (name.ends_with("_scale") || has(name, "norm")) return {Shape::kPositive, 1};
   if (name.ends_with("_base") || name.ends_with("attn_sink")) return {Shape::kNormal, 0.5};
   if (name.ends_with("gate.weight")) return {Shape::kNormal, 1.5 / std::sqrt(static_cast<double>(config.hidden_size))};
-  if (name.ends_with("gate.bias") || name.ends_with("gate.bias_vl") || w.shape.size() == 1) return {Shape::kNormal, 0.2};
+  if (name.ends_with("gate.bias") || name.ends_with("gate.bias_vl") || w.shape.size() == 1)
+    return {Shape::kNormal, 0.2};
   return {Shape::kNormal, 1 / std::sqrt(static_cast<double>(w.shape[1]))};
 }
 
@@ -60,7 +64,8 @@ std::vector<float> random_values(const model::Weight& weight, const model::Confi
   double row = 1;
   for (size_t i = 0; i < values.size(); ++i) {
     // Engram rows differ in size by powers of two, so that their scales differ, too.
-    if (weight.kind == model::WeightKind::kTableFp8 && i % 32 == 0) row = std::ldexp(1.0, -static_cast<int>(random.next() >> 62));
+    if (weight.kind == model::WeightKind::kTableFp8 && i % 32 == 0)
+      row = std::ldexp(1.0, -static_cast<int>(random.next() >> 62));
     const double v = r.shape == Shape::kNormal ? r.size * normal(random) : 0.5 + random.uniform();
     values[i] = static_cast<float>(r.shape == Shape::kSigned ? random.sign() * v : row * v);
   }

@@ -1,6 +1,6 @@
 #pragma once
-// A small seeded generator whose numbers are part of files that must be equal on every machine. A value; one owner at a time.
-// Not for secrets. Source: the splitmix64 recurrence (Steele, Lea, Flood 2014).
+// A small seeded generator whose numbers are part of files that must be equal on every machine. A value; one owner at a
+// time. Not for secrets. Source: the splitmix64 recurrence (Steele, Lea, Flood 2014).
 #include <cstdint>
 
 namespace dsf {

@@ -16,6 +16,7 @@ struct IndexScoreArgs {
   const int64_t* visible = nullptr;  // [n_rows]
   float* score = nullptr;            // [n_rows, n_keys]
   int64_t n_rows = 0, n_heads = 0, dim = 0, n_keys = 0;
+  const int64_t* keys_offset = nullptr;  // [n_rows] where the row's session begins in keys; nullptr: 0. keys holds at least visible rows there
 };
 void index_score_ref(const IndexScoreArgs& a);
 

@@ -12,9 +12,11 @@ constexpr float kFloor = -1e30f;  // the maximum of an empty list; exp(sink - fl
 
 void key_list(const SparseAttentionArgs& a, int64_t r, std::vector<const float*>& keys) {
   keys.clear();
-  for (int64_t p = a.window_begin[r]; p < a.window_end[r]; ++p) keys.push_back(a.window + p % a.ring_rows * a.head_dim);
+  const float* window = a.window + (a.window_offset != nullptr ? a.window_offset[r] * a.head_dim : 0);
+  const float* rows = a.rows + (a.rows_offset != nullptr ? a.rows_offset[r] * a.head_dim : 0);
+  for (int64_t p = a.window_begin[r]; p < a.window_end[r]; ++p) keys.push_back(window + p % a.ring_rows * a.head_dim);
   for (int64_t i = 0; i < a.n_selected && a.selection[r * a.n_selected + i] >= 0; ++i) {
-    keys.push_back(a.rows + a.selection[r * a.n_selected + i] * a.head_dim);
+    keys.push_back(rows + a.selection[r * a.n_selected + i] * a.head_dim);
   }
 }
 

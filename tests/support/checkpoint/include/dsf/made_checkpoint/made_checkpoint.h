@@ -1,10 +1,10 @@
 #pragma once
-// The checkpoint this project makes itself: a small random model in exactly the release's layout, the same model as an EXL3 pack, and
-// ways to damage either. For tests and demonstrations; its answers mean nothing.
+// The checkpoint this project makes itself: a small random model in exactly the release's layout, the same model as an
+// EXL3 pack, and ways to damage either. For tests and demonstrations; its answers mean nothing.
 //
-// Everything is a function of the options: the same seed gives the same bytes on every machine. Functions write into folders the caller
-// names, file by file and each atomically, and may run on several threads for different folders. Errors: kLocal from writing.
-// Source: model.md 1, 2, 9, 11; exl3.md 2, 5, 6; engram.md 1, 2, 4; serving.md 1.
+// Everything is a function of the options: the same seed gives the same bytes on every machine. Functions write into
+// folders the caller names, file by file and each atomically, and may run on several threads for different folders.
+// Errors: kLocal from writing. Source: model.md 1, 2, 9, 11; exl3.md 2, 5, 6; engram.md 1, 2, 4; serving.md 1.
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -22,26 +22,26 @@ struct Options {
   bool vision = false;  // a vision tower of one block, in both forms
 };
 
-// tokenizer.json of the made model: byte-level BPE whose merges are learned from a text of our own, V4.1's special tokens by content.
-// The same for every seed.
+// tokenizer.json of the made model: byte-level BPE whose merges are learned from a text of our own, V4.1's special
+// tokens by content. The same for every seed.
 std::string tokenizer_json();
 
 // config.json of the native form, and what it parses to.
 std::string config_json(const Options& options);
 Result<model::Config> config(const Options& options);
 
-// The release's layout: config.json, generation_config.json, tokenizer.json, tokenizer_config.json, model.safetensors.index.json and
-// six shards, the last two of which hold the six Engram tensors of one layer each.
+// The release's layout: config.json, generation_config.json, tokenizer.json, tokenizer_config.json,
+// model.safetensors.index.json and six shards, the last two of which hold the six Engram tensors of one layer each.
 Result<void> write_native(const std::filesystem::path& dir, const Options& options);
 
 // Width of packed matrix P (a name of model::exl3_matrices): 2 to 8, mixed inside one layer and once inside one expert.
 int packed_bits(std::string_view name);
-// The EXL3 pack of the same weights (of their decoded native values), without Engram tables. Quantises: takes tens of core-seconds.
-// The pack keeps gate.bias_vl, as packs for image input do.
+// The EXL3 pack of the same weights (of their decoded native values), without Engram tables. Quantises: takes tens of
+// core-seconds. The pack keeps gate.bias_vl, as packs for image input do.
 Result<void> write_exl3(const std::filesystem::path& dir, const Options& options);
 
-// A copy of pack `from` in which every packed matrix P stands as plain F32 P.weight [out, in] (wo_a in one piece): the weights a
-// reader of the pack computes with, for comparing an engine with itself.
+// A copy of pack `from` in which every packed matrix P stands as plain F32 P.weight [out, in] (wo_a in one piece): the
+// weights a reader of the pack computes with, for comparing an engine with itself.
 Result<void> write_dequantised(const std::filesystem::path& from, const std::filesystem::path& dir);
 
 enum class Damage {
