@@ -44,8 +44,11 @@ Result<int> body(cli::Args args) {
   if (show.chosen()) return run_prompts(prompts);
   cli::install_stop_signals();
   DSF_TRY(const Plan plan, make_plan(raw, args));
-  DSF_TRY(const int code, run_and_print(plan));
-  cli::finish_signal();
+  auto code = run_and_print(plan);
+  if (cli::stop_requested()) {
+    cli::log(cli::Level::kWarn, "interrupted; what was measured is in the result directory", {{"dir", plan.out.string()}});
+    cli::finish_signal();
+  }
   return code;
 }
 

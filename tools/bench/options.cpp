@@ -65,6 +65,7 @@ Result<void> fill_target(const RawOptions& raw, Target& t) {
   t.base_url = raw.base_url;
   while (t.base_url.ends_with('/')) t.base_url.pop_back();
   DSF_TRY(const http::Url url, http::parse_url(t.base_url));
+  if (url.path == "/") t.base_url += "/v1";  // a bare server: the API's usual place
   if (!url.query.empty()) return usage("--base-url", "an URL with a query is no base", "give it like http://host:8000/v1");
   t.model = raw.model;
   t.label = raw.label;
@@ -164,7 +165,7 @@ Result<std::vector<int64_t>> parse_levels(const std::string& text) {
 
 void add_run_flags(cli::Command& c, RawOptions& raw) {
   c.group("What to measure")
-      .option("--base-url,--url", raw.base_url, "base URL of the API; /chat/completions is appended", "URL")
+      .option("--base-url,--url", raw.base_url, "base URL of the API, or of the server (then /v1)", "URL")
       .option("--model", raw.model, "served model id", "ID")
       .option("--label", raw.label, "name of the engine in tables", "NAME")
       .option("--thinking", raw.thinking, "off, on, low, medium, high, max or 1..100; a comma list runs several", "MODE")

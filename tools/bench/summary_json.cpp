@@ -57,7 +57,8 @@ Value counts_json(const Cell& cell, const std::optional<int64_t>& (*pick)(const 
   json::Array out;
   for (const Request* r : cell.requests) {
     const auto& v = pick(*r);
-    out.push_back(v ? Value(*v) : Value());
+    if (v) out.emplace_back(*v);
+    else out.emplace_back();
   }
   return out;
 }

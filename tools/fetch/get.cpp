@@ -225,12 +225,11 @@ Result<void> settle_conflicts(const Plan& plan, const Target& target, const Foun
 }
 
 Result<void> check_space(const Target& target, const Found& found, const GetOptions& o) {
-  std::filesystem::path existing = target.dir();
   std::error_code ignored;
+  std::filesystem::path existing = std::filesystem::absolute(target.dir(), ignored);  // a relative "model" has no parent to look at
   while (!std::filesystem::exists(existing, ignored) && existing.has_parent_path() &&
          existing != existing.parent_path())
     existing = existing.parent_path();
-  if (existing.empty()) existing = ".";
   DSF_TRY(const uint64_t free, io::free_bytes(existing));
   uint64_t reserved = 0;  // parts of an earlier run already own their blocks
   for (const Wanted* w : found.missing) {

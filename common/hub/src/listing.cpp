@@ -38,8 +38,10 @@ bool hex(std::string_view s, size_t n) {
 
 // nullopt: an entry that is no file.
 Result<std::optional<Entry>> parse_entry(const json::Cursor& c) {
-  DSF_TRY(const std::string type, c.string_at("type"));
-  if (type != "file") return std::optional<Entry>();
+  // Compared in place: GCC 12 takes a string moved out of the result for uninitialised.
+  const Result<std::string> type = c.string_at("type");
+  if (!type) return fail(type.error());
+  if (*type != "file") return std::optional<Entry>();
   Entry e;
   DSF_TRY(e.path, c.string_at("path"));
   if (const std::string why = manifest::path_problem(e.path); !why.empty()) {

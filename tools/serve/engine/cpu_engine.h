@@ -18,7 +18,7 @@ namespace dsf::serve {
 
 struct CpuEngineOptions {
   std::filesystem::path model_dir = {};   // config.json, shards, index
-  std::filesystem::path engram_dir = {};  // packed row files of every rank; empty: tables of the checkpoint
+  std::filesystem::path engram_dir = {};  // packed row files of every rank, or shards with the tables; empty: model_dir
   std::optional<engram::TokenMap> token_map =
       {};                                    // nothing: from model_dir (tokenizer.json, else engram_token_map.json)
   std::optional<model::Config> config = {};  // nothing: model_dir/config.json. For variants of one checkpoint

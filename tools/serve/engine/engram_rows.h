@@ -23,11 +23,11 @@ namespace dsf::serve {
 
 class EngramRows {
  public:
-  // packed_dir: a folder with every rank's packed row files of one world size; empty: the tables in the checkpoint
+  // engram_dir: a folder with every rank's packed row files of one world size; empty: the tables in the checkpoint
   // itself. map: the token map, or nothing to take it from the model folder (tokenizer.json, else
   // engram_token_map.json).
   static Result<EngramRows> open(const model::Config& config, const std::filesystem::path& model_dir,
-                                 const std::filesystem::path& packed_dir, std::optional<engram::TokenMap> map);
+                                 const std::filesystem::path& engram_dir, std::optional<engram::TokenMap> map);
 
   // tokens: the whole session including the new ones; the last n_new are asked for. Appends to values[layer index]:
   // [n_new, columns * head_dim]. Errors: kLocal, kContent from reading rows.

@@ -62,12 +62,12 @@ Result<Linear> WeightReader::linear(const std::string& name, int64_t out, int64_
     return l;
   }
   if (weight.shape() != tensor::Shape{out, in}) return wrong_shape(stored, weight.shape(), {out, in});
-  if (checkpoint_.contains(name + ".scale")) {
-    if (weight.dtype() != tensor::DType::kF8E4M3)
-      return fail(Code::kContent, stored, "has a scale but is neither F8_E4M3 nor I8");
+  if (weight.dtype() == tensor::DType::kF8E4M3) {  // means nothing without its scale, which must be there
     DSF_OK(read_quantised(checkpoint_, name, weight, l));
     return l;
   }
+  if (checkpoint_.contains(name + ".scale"))
+    return fail(Code::kContent, stored, "has a scale but is neither F8_E4M3 nor I8");
   DSF_TRY(l.w, safetensors::to_f32(weight));
   return l;
 }

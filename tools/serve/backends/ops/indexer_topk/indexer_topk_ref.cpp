@@ -35,14 +35,8 @@ void index_score_ref(const IndexScoreArgs& a) {
     const float* keys = a.keys + (a.keys_offset != nullptr ? a.keys_offset[r] * a.dim : 0);
     for (int64_t g = 0; g < a.n_keys; ++g) {
       float sum = 0;
-<<<<<<< HEAD
-      for (int64_t h = 0; h < a.n_heads; ++h) {
-        sum += a.weight[r * a.n_heads + h] *
-               std::max(0.0f, dot(a.q + (r * a.n_heads + h) * a.dim, a.keys + g * a.dim, a.dim));
-=======
       for (int64_t h = 0; h < a.n_heads && g < a.visible[r]; ++h) {
         sum += a.weight[r * a.n_heads + h] * std::max(0.0f, dot(a.q + (r * a.n_heads + h) * a.dim, keys + g * a.dim, a.dim));
->>>>>>> wt/gpuops
       }
       a.score[r * a.n_keys + g] = g < a.visible[r] ? sum : kNever;
     }

@@ -21,14 +21,10 @@ struct SparseAttentionArgs {
   const float* sink = nullptr;            // [n_heads]
   float* out = nullptr;                   // [n_rows, n_heads, head_dim]
   int64_t n_rows = 0, n_heads = 0, head_dim = 0, ring_rows = 0, n_selected = 0;
-<<<<<<< HEAD
-  float scale = 1;  // head_dim^-0.5
-=======
   float scale = 1;                        // head_dim^-0.5
   // Several sessions in one call: the row's session begins that many rows into window and rows. nullptr: 0 for every row.
   const int64_t* window_offset = nullptr;  // [n_rows]
   const int64_t* rows_offset = nullptr;    // [n_rows]
->>>>>>> wt/gpuops
 };
 void sparse_attention_ref(const SparseAttentionArgs& a);
 
