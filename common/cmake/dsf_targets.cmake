@@ -13,9 +13,7 @@ set(DSF_HOST_WARNINGS -Wall -Wextra -Wconversion -Wshadow -Wold-style-cast)
 target_compile_options(dsf_warnings INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:${DSF_HOST_WARNINGS};-Wpedantic>
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${DSF_WERROR}>>:-Werror>
-  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>
-  # CMake 3.25 does not know CUDA_STANDARD 20 for nvcc 13.
-  $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>)
+  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>)
 
 function(_dsf_common target)
   target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:dsf_warnings>)

@@ -1,7 +1,9 @@
 #pragma once
 // HTTP client on libcurl: one Client per thread keeps its connections alive between requests. No retries here: policies belong to
 // the caller (hub, bench). Errors: kRemote for transport failures (cls names it: "dns", "connect", "timeout", "reset", "short_body",
-// "tls"), kLocal "stopped" when a callback returns false. A status such as 404 is not an Error: look at Response::status.
+// "tls", and the permanent ones "tls_cert", "protocol", "redirect", "too_large"), kLocal "stopped" when a callback returns false,
+// kUsage for a malformed URL or header. A status such as 404 is not an Error: look at Response::status.
+// Error lines never show the query of a URL (signed URLs are secrets). Loopback hosts are reached without a proxy, always.
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -48,7 +50,8 @@ struct Request {
 
 struct ClientOptions {
   std::string user_agent;
-  std::string ca_bundle;       // empty: system
+  std::string ca_bundle;       // file of PEM certificates; empty: system
+  std::string ca_dir;          // folder of hashed certificates; empty: system
   std::string proxy;           // empty: from the environment
   int64_t max_recv_bytes_per_s = 0;
   bool verify_tls = true;
@@ -68,9 +71,18 @@ class Client {
 };
 
 struct Url {
-  std::string scheme, host, port, path, query;  // port empty when not given; path starts with '/'
+  std::string scheme, host, port, path, query;  // lower-case scheme and host; port empty when not given; path starts with '/'
 };
+// http and https only; a fragment is dropped. Errors (kUsage): other schemes, credentials inside, spaces or control characters.
 Result<Url> parse_url(std::string_view url);
+std::string to_string(const Url& url);
+// "https://host:443": what has to be equal before a credential may be sent.
+std::string origin(const Url& url);
+// Absolute form of a Location or Link target, relative ones against base.
+Result<Url> resolve_url(const Url& base, std::string_view reference);
+// scheme://host/path, and "?..." when there is a query: for logs and errors.
+std::string redacted(std::string_view url);
+bool is_loopback_host(std::string_view host);  // localhost, 127.0.0.0/8, [::1]
 std::string percent_encode(std::string_view text, std::string_view keep = "");  // unreserved characters and keep stay
 std::string percent_decode(std::string_view text);
 
