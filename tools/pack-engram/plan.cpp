@@ -1,0 +1,53 @@
+#include "tools/pack-engram/plan.h"
+
+#include "dsf/codec/sha256.h"
+#include "dsf/io/file.h"
+#include "dsf/model/engram.h"
+
+namespace dsf::pack_engram {
+
+Result<Source> open_source(const Plan& plan) {
+  DSF_TRY(const std::string text, io::read_text(plan.config, uint64_t{16} << 20));
+  auto config = model::parse_config(text, plan.config.string());
+  if (!config) {
+    Error e = std::move(config).error();
+    e.code = Code::kUsage;  // the configuration decides what is done here: a wrong one is a wrong command
+    return fail(std::move(e));
+  }
+  auto layout = engram::Layout::create(model::engram_spec(*config));
+  if (!layout) {
+    Error e = std::move(layout).error();
+    e.code = Code::kUsage;
+    e.subject = plan.config.string();
+    return fail(std::move(e));
+  }
+  Source out{std::move(*layout), nullptr, codec::sha256(text).hex(), ""};
+  DSF_TRY(out.rows, engram::CheckpointRows::open(plan.source, out.layout));
+  const auto index = plan.source / "model.safetensors.index.json";
+  std::error_code ec;
+  if (std::filesystem::exists(index, ec)) {
+    DSF_TRY(const codec::Digest digest, codec::sha256_file(index));
+    out.index_sha256 = digest.hex();
+  }
+  return out;
+}
+
+Result<std::vector<PackFile>> files_of(const Plan& plan, const engram::Layout& layout) {
+  std::vector<PackFile> out;
+  for (const int rank : plan.ranks)
+    for (size_t l = 0; l < layout.layers().size(); ++l) {
+      DSF_TRY(const engram::PackedHeader header, engram::expected_header(layout, l, rank, plan.world));
+      out.push_back({l, rank, plan.packs / engram::packed_file_name(layout.layers()[l].layer_id, rank, plan.world), header});
+    }
+  return out;
+}
+
+std::string tree_sha256(const engram::PackedHeader& header, const std::vector<std::string>& block_sha256) {
+  codec::Sha256 hash;
+  hash.update(codec::sha256(engram::encode_header(header)).bytes);
+  for (const std::string& block : block_sha256)
+    if (const auto digest = codec::Digest::from_hex(block)) hash.update(digest->bytes);
+  return hash.finish().hex();
+}
+
+}  // namespace dsf::pack_engram
