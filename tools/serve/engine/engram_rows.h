@@ -1,0 +1,42 @@
+#pragma once
+// EngramRows: token ids of a session's next positions -> the concatenated Engram rows that each Engram layer's wkv multiplies.
+//
+// Owns the hasher and the row source. Const members from any thread. The look-back is a function of the session's tokens, so nothing is
+// kept between steps and chunking or cutting a session back changes nothing. Source: engram.md sections 3.3, 5.2, 5.6.
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dsf/base/result.h"
+#include "dsf/engram/hash.h"
+#include "dsf/engram/rows.h"
+#include "dsf/model/config.h"
+
+namespace dsf::serve {
+
+class EngramRows {
+ public:
+  // packed_dir: a folder with every rank's packed row files of one world size; empty: the tables in the checkpoint itself.
+  // map: the token map, or nothing to take it from the model folder (tokenizer.json, else engram_token_map.json).
+  static Result<EngramRows> open(const model::Config& config, const std::filesystem::path& model_dir, const std::filesystem::path& packed_dir,
+                                 std::optional<engram::TokenMap> map);
+
+  // tokens: the whole session including the new ones; the last n_new are asked for. Appends to values[layer index]:
+  // [n_new, columns * head_dim]. Errors: kLocal, kContent from reading rows.
+  Result<void> append(std::span<const int32_t> tokens, int64_t n_new, std::vector<std::vector<float>>& values) const;
+
+  int64_t n_layers() const { return std::ssize(hasher_.layout().layers()); }
+  std::vector<std::pair<std::string, std::string>> identity() const;
+
+ private:
+  EngramRows(engram::Hasher hasher, std::unique_ptr<engram::RowSource> source) : hasher_(std::move(hasher)), source_(std::move(source)) {}
+  engram::Hasher hasher_;
+  std::unique_ptr<engram::RowSource> source_;
+};
+
+}  // namespace dsf::serve

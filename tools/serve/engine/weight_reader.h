@@ -1,0 +1,27 @@
+#pragma once
+// Reads one named weight of a checkpoint as f32, whatever form it is stored in. Borrows the checkpoint; any thread.
+// Source: model.md section 2, exl3.md section 2.
+#include <string>
+
+#include "dsf/base/result.h"
+#include "dsf/safetensors/safetensors.h"
+#include "tools/serve/engine/weights.h"
+
+namespace dsf::serve {
+
+class WeightReader {
+ public:
+  explicit WeightReader(const safetensors::Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
+
+  // A tensor of any float type with n elements.
+  Result<Vec> vector(const std::string& name, int64_t n) const;
+  // A linear `name` [out, in]: name.trellis (EXL3), name.weight with name.scale (E4M3 or FP4), or name.weight alone.
+  Result<Linear> linear(const std::string& name, int64_t out, int64_t in) const;
+  // The groups of wo_a: name.slice.{g} in an EXL3 pack, otherwise one matrix [groups*out, in] cut into equal parts.
+  Result<std::vector<Linear>> grouped(const std::string& name, int64_t groups, int64_t out, int64_t in) const;
+
+ private:
+  const safetensors::Checkpoint& checkpoint_;
+};
+
+}  // namespace dsf::serve
