@@ -70,7 +70,7 @@ template <int NB>
 __device__ inline void put_row(uint32_t* image, RowScale* scale, int t, float4 v, int lane) {
   const float amax = fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w)));
   const float top = __uint_as_float(__reduce_max_sync(0xffffffffu, __float_as_uint(amax)));
-  const float inv = top > 0 ? 127.0f / top : 0.0f;
+  const float inv = top > 0 ? __fdividef(127.0f, top) : 0.0f;
   const float value[4] = {v.x, v.y, v.z, v.w};
   int sum_hi = 0, sum_lo = 0;
 #pragma unroll

@@ -48,8 +48,9 @@ __device__ Item item_of(const Problem& p, int index) {
 template <int NB>
 __device__ void make_image(const Launch& a, const Problem& p, const Item& it, uint32_t* image, RowScale* scale) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  for (int task = warp; task < it.k_count * a.n_rows; task += kWarps) {
-    const int b = task % it.k_count, row = task / it.k_count;
+  for (int b = warp, row = 0;; b += kWarps) {
+    while (b >= it.k_count) b -= it.k_count, ++row;
+    if (row >= a.n_rows) break;
     const int k = (it.k_begin + b) * 128 + 4 * lane;
     const float4 x = *reinterpret_cast<const float4*>(a.x + static_cast<int64_t>(row) * a.x_stride + k);
     float4 v = hadamard128(mul4(x, half4(p.suh, k)), lane);

@@ -1,0 +1,186 @@
+// The EXL3 kernels against the format's oracle: every width, edge shapes, 1 to 16 rows, bit equality between batches.
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "device_array.h"
+#include "dsf/exl3/decode.h"
+#include "dsf/gpu/gpu.h"
+#include "dsf/safetensors/safetensors.h"
+#include "dsf/test/support.h"
+#include "tools/serve/backends/ops/exl3_gemv/exl3_gemv.h"
+
+using namespace dsf;
+using test::DeviceArray;
+
+namespace {
+
+// Activations keep 15 bits and a sign per 128 inputs: the step is max / 32258, at most about 3.5 sigma / 32258, its rms 1/sqrt(12) of that.
+constexpr double kActivation = 6e-5;
+// The kernels use the affine value of the byte sum, the format rounds it to fp16: half a unit of 11 bits, uniformly distributed.
+constexpr double kWeightRounding = 2.5e-4;
+
+#define NEED_DEVICE(name) \
+  if (!test::have_device()) return test::skip(name, "no CUDA device")
+#define OK(expr)                                                               \
+  do {                                                                         \
+    const auto& r_ = (expr);                                                   \
+    REQUIRE_MESSAGE(r_.has_value(), (r_ ? std::string() : r_.error().line())); \
+  } while (false)
+
+uint16_t half_bits(float magnitude, bool negative) {  // 0.5 <= magnitude < 2
+  const int exponent = magnitude >= 1 ? 15 : 14;
+  const float unit = magnitude >= 1 ? 1.0f : 0.5f;
+  return static_cast<uint16_t>((negative ? 0x8000 : 0) | (exponent << 10) | static_cast<int>((magnitude / unit - 1) * 1023));
+}
+
+exl3::Matrix random_matrix(test::Random& random, int in, int out, int bits, exl3::Codebook codebook = exl3::Codebook::kMul1) {
+  exl3::Matrix m{in, out, bits, codebook, {}, {}, {}};
+  m.trellis.resize(static_cast<size_t>(in) / 16 * static_cast<size_t>(out) / 16 * 16 * static_cast<size_t>(bits));
+  for (auto& w : m.trellis) w = static_cast<uint16_t>(random.below(65536));
+  for (int i = 0; i < in; ++i) m.suh.push_back(half_bits(0.5f + static_cast<float>(random.below(1000)) / 1000.0f, random.below(2) != 0));
+  for (int i = 0; i < out; ++i) m.svh.push_back(half_bits(0.5f + static_cast<float>(random.below(1000)) / 1000.0f, random.below(2) != 0));
+  return m;
+}
+
+// y = H(H(x * suh) A) * svh in double, A the unrounded affine value of every state: what the kernel computes but for its activations.
+std::vector<float> affine_product(const exl3::Matrix& m, const std::vector<float>& x, int n_rows) {
+  const auto in = static_cast<size_t>(m.in), out = static_cast<size_t>(m.out);
+  std::vector<float> values(in * out);
+  const auto view = m.view();
+  for (int64_t kt = 0; kt < m.in / 16; ++kt)
+    for (int64_t nt = 0; nt < m.out / 16; ++nt) {
+      const auto states = exl3::unpack_states(view.tile(kt, nt), 2 * m.bits);
+      for (int t = 0; t < 256; ++t) {
+        const uint32_t p = states[static_cast<size_t>(t)] * exl3::kMul1Multiplier;
+        const int sum = static_cast<int>((p & 255) + (p >> 8 & 255) + (p >> 16 & 255) + (p >> 24));
+        const auto at = exl3::tile_position(t);
+        values[static_cast<size_t>(kt * 16 + at.row) * out + static_cast<size_t>(nt * 16 + at.col)] = static_cast<float>(1774 * sum - 905216) / 262144.0f;
+      }
+    }
+  auto scale = [](const std::vector<uint16_t>& h, size_t i) {
+    const uint16_t b = h[i];
+    return std::ldexp(1.0 + (b & 1023) / 1024.0, ((b >> 10) & 31) - 15) * ((b & 0x8000) != 0 ? -1 : 1);
+  };
+  std::vector<float> y(static_cast<size_t>(n_rows) * out);
+  std::vector<double> a(in), z(out);
+  for (size_t row = 0; row < static_cast<size_t>(n_rows); ++row) {
+    for (size_t i = 0; i < in; ++i) a[i] = x[row * in + i] * scale(m.suh, i) / std::sqrt(128.0);
+    for (size_t i = 0; i < in; i += 128) exl3::hadamard128(std::span<double, 128>(a.data() + i, 128));
+    std::fill(z.begin(), z.end(), 0.0);
+    for (size_t i = 0; i < in; ++i)
+      for (size_t j = 0; j < out; ++j) z[j] += a[i] * static_cast<double>(values[i * out + j]);
+    for (size_t j = 0; j < out; j += 128) exl3::hadamard128(std::span<double, 128>(z.data() + j, 128));
+    for (size_t j = 0; j < out; ++j) y[row * out + j] = static_cast<float>(z[j] * scale(m.svh, j) / std::sqrt(128.0));
+  }
+  return y;
+}
+
+// A matrix on the device in the lanes layout.
+struct DeviceMatrix {
+  DeviceArray<uint16_t> trellis, lanes, suh, svh;
+  serve::ops::Exl3Matrix view;
+  DeviceMatrix(const gpu::Stream& s, const exl3::Matrix& m) : trellis(m.trellis), lanes(m.trellis.size()), suh(m.suh), svh(m.svh) {
+    OK(serve::ops::exl3_repack(s, trellis.get(), lanes.get(), static_cast<int>(m.in), static_cast<int>(m.out), m.bits, m.out / 16 * 8 * m.bits));
+    view = {lanes.get(), suh.get(), svh.get(), static_cast<int>(m.in), static_cast<int>(m.out), m.bits};
+  }
+};
+
+struct Device {
+  gpu::Facts facts;
+  gpu::Stream stream;
+  Device() {
+    auto f = gpu::open(0);
+    OK(f);
+    facts = *f;
+    auto s = gpu::Stream::create();
+    OK(s);
+    stream = std::move(*s);
+  }
+  std::vector<std::vector<float>> gemv(const std::vector<const DeviceMatrix*>& m, const std::vector<float>& x, int n_rows) {
+    size_t bytes = 0, blocks = 0;
+    std::vector<std::unique_ptr<DeviceArray<float>>> y;
+    std::vector<serve::ops::Exl3GemvArgs::Output> outputs;
+    for (const auto* w : m) {
+      bytes += serve::ops::exl3_gemv_workspace_bytes(w->view.in, w->view.out, n_rows, facts.n_sms);
+      blocks += static_cast<size_t>(w->view.out) / 128;
+      y.push_back(std::make_unique<DeviceArray<float>>(static_cast<size_t>(n_rows * w->view.out)));
+      outputs.push_back({w->view, y.back()->get(), w->view.out});
+    }
+    DeviceArray<float> dx(x);
+    DeviceArray<uint8_t> workspace(bytes);
+    DeviceArray<uint32_t> counters(std::vector<uint32_t>(blocks, 0));
+    OK(serve::ops::exl3_gemv(stream, facts, {dx.get(), m[0]->view.in, n_rows, outputs, workspace.get(), counters.get()}));
+    OK(stream.wait());
+    CHECK(counters.host() == std::vector<uint32_t>(blocks, 0));
+    std::vector<std::vector<float>> out;
+    for (auto& a : y) out.push_back(a->host());
+    return out;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("the decode kernel meets the affine oracle at every width, on edge shapes, for 1 to 16 rows") {
+  NEED_DEVICE("exl3_gemv");
+  Device device;
+  test::Random random(11);
+  for (int bits = 1; bits <= 8; ++bits)
+    for (const auto& [in, out] : {std::pair<int, int>{128, 128}, {256, 384}, {1152, 128}, {896, 640}}) {
+      const auto m = random_matrix(random, in, out, bits);
+      const DeviceMatrix w(device.stream, m);
+      for (const int n_rows : {1, 4, 5, 8, 16}) {
+        const auto x = random.normal(static_cast<size_t>(n_rows * in));
+        const auto want = affine_product(m, x, n_rows);
+        const double distance = test::relative_distance(device.gemv({&w}, x, n_rows)[0], want);
+        CHECK_MESSAGE(distance < kActivation, in << "x" << out << " K" << bits << " rows " << n_rows << ": " << distance);
+      }
+    }
+}
+
+TEST_CASE("the decode kernel stays within the format's fp16 rounding of the reference") {
+  NEED_DEVICE("exl3_gemv against exl3::matmul");
+  Device device;
+  test::Random random(12);
+  for (int bits = 1; bits <= 8; ++bits) {
+    const auto m = random_matrix(random, 512, 256, bits);
+    const DeviceMatrix w(device.stream, m);
+    const auto x = random.normal(3 * 512);
+    const std::vector<double> xd(x.begin(), x.end());
+    std::vector<double> yd(3 * 256);
+    exl3::matmul(m.view(), xd, yd);
+    const double distance = test::relative_distance(device.gemv({&w}, x, 3)[0], std::vector<float>(yd.begin(), yd.end()));
+    CHECK_MESSAGE(distance < kActivation + kWeightRounding, "K" << bits << ": " << distance);
+  }
+}
+
+TEST_CASE("a row has the same bits alone, in any batch and twice; matrices in one launch equal single launches") {
+  NEED_DEVICE("exl3_gemv bits");
+  Device device;
+  test::Random random(13);
+  const DeviceMatrix a(device.stream, random_matrix(random, 1280, 512, 3)), b(device.stream, random_matrix(random, 1280, 256, 5));
+  auto x = random.normal(16 * 1280);
+  for (int i = 0; i < 1280; ++i) x[static_cast<size_t>(1280 + i)] *= 1e4f;  // a loud neighbour
+  const auto all = device.gemv({&a, &b}, x, 16);
+  CHECK(device.gemv({&a, &b}, x, 16) == all);
+  for (const int n_rows : {1, 2, 3, 5, 8, 13}) {
+    for (const int first : {0, 1, 3}) {
+      const std::vector<float> part(x.begin() + first * 1280, x.begin() + (first + n_rows) * 1280);
+      const auto ya = device.gemv({&a}, part, n_rows)[0], yb = device.gemv({&b}, part, n_rows)[0];
+      CHECK(std::memcmp(ya.data(), all[0].data() + first * 512, ya.size() * sizeof(float)) == 0);
+      CHECK(std::memcmp(yb.data(), all[1].data() + first * 256, yb.size() * sizeof(float)) == 0);
+    }
+  }
+}
+
+TEST_CASE("rows of zeros give zeros and rows with a large outlier stay finite and close") {
+  NEED_DEVICE("exl3_gemv extremes");
+  Device device;
+  test::Random random(14);
+  const auto m = random_matrix(random, 384, 128, 4);
+  const DeviceMatrix w(device.stream, m);
+  CHECK(device.gemv({&w}, std::vector<float>(384), 1)[0] == std::vector<float>(128));
+  auto x = random.normal(384);
+  x[200] = 30000;
+  CHECK(test::relative_distance(device.gemv({&w}, x, 1)[0], affine_product(m, x, 1)) < kActivation);
+}
