@@ -35,7 +35,7 @@ constexpr Shape kShapes[] = {
     {"shared w1", 5120, 2304, 5, {12.42, 14.98, 22.55, 22.87, 24.02}},   {"head", 5120, 129280, 6, {247.6, 290.9, 389.7, 391.4, 397.2}},
     {"expert w1 K2", 5120, 2304, 2, {}},                                 {"expert w1 K4", 5120, 2304, 4, {}},
     {"wq_a", 5120, 1280, 5, {}},                                         {"wo_a group", 4096, 1024, 5, {}},
-    {"expert w1 TP2", 5120, 1152, 3, {}},                                {"head TP2", 5120, 64640, 6, {}},
+    {"expert w1 TP2", 5120, 1152, 3, {}},                                {"stream K3", 5120, 65536, 3, {}},                                {"head TP2", 5120, 64640, 6, {}},
 };
 
 __global__ void fill_random(uint32_t* p, size_t n, uint32_t seed) {
@@ -121,6 +121,7 @@ int main(int argc, char** argv) {
         for (int i = 0; i < copies; ++i) {
           serve::ops::Exl3Matrix m{b.weights.as<std::byte>(size_t(i) * bytes), b.scales.as<uint16_t>(), b.scales.as<uint16_t>(), shape.in, shape.out, shape.bits};
           const Exl3GemvArgs::Output o{m, b.y.as<float>(), shape.out};
+          DSF_CHECK(serve::ops::exl3_gemv_workspace_bytes(std::span(&o, 1), n_rows, facts->n_sms) <= b.workspace.bytes(), "workspace");
           DSF_OK(serve::ops::exl3_gemv(*stream, *facts, {b.x.as<float>(), shape.in, n_rows, std::span(&o, 1), b.workspace.data(), b.counters.as<uint32_t>()}));
         }
         return {};

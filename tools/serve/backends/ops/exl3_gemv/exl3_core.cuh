@@ -1,8 +1,8 @@
 #pragma once
 // What the EXL3 decode kernels share: activation image, streaming loop over 128 x 128 blocks, Hadamard of 128. Included by .cu files only.
 //
-// A block of 128 threads works alone: it makes the image of its own k range in shared memory once, then streams weight blocks of
-// one or more columns through registers with no barrier. Four such blocks share an SM (128 registers a thread).
+// A thread block is four teams of 128 threads, one block an SM (128 registers a thread). It makes the activation image of its k range in
+// shared memory once; then every team streams 128 x 128 weight blocks through registers with no barrier.
 // Every (row, 128 inputs) has its own scale; the sums inside a block of 128 are exact integers, and the float sum over blocks has a fixed
 // order, so a row's result depends on the row and the matrix shape alone: not on other rows, their number, or timing.
 #include <cuda_fp16.h>
@@ -15,7 +15,7 @@
 
 namespace dsf::serve::ops::exl3 {
 
-inline constexpr int kThreads = 128, kWarps = 4;
+inline constexpr int kTeam = 128, kTeamWarps = 4, kTeams = 4, kThreads = kTeam * kTeams, kWarps = kTeamWarps * kTeams;
 inline constexpr float kInvSqrt128 = 0.088388347648318447f;
 inline constexpr float kValueScale = 1774.0f / 262144.0f;   // value = (1774 (S - 510) - 476) / 2^18
 inline constexpr float kValueShift = -476.0f / 1774.0f;
@@ -28,10 +28,10 @@ struct RowScale {
   float scale;             // step of the residual * kValueScale
 };
 
-// Shared memory of n_blocks blocks of k and 4 * NB rows.
+// Shared memory of an image of n_blocks blocks of k and 4 * NB rows: words first, then the scales.
 template <int NB>
 __host__ __device__ constexpr int image_bytes(int n_blocks) {
-  return n_blocks * NB * (4096 + 4 * static_cast<int>(sizeof(RowScale)));
+  return n_blocks * NB * (4 * kImageWords + 4 * static_cast<int>(sizeof(RowScale)));
 }
 
 // Natural-order Walsh-Hadamard of 128 values, four consecutive ones a lane, without the 1/sqrt(128). Source: exl3.md 1.2.
@@ -57,6 +57,8 @@ __device__ inline float4 half4(const __half* p, int i) {
 
 __device__ inline float4 mul4(float4 a, float4 b) { return make_float4(a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w); }
 
+__device__ inline float4 add4(float4 a, float4 b) { return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w); }
+
 // Two bytes for one value: v = step * (254 hi + lo), |hi|, |lo| <= 127.
 __device__ inline void split(float v, float inv, int& hi, int& lo) {
   const float s = v * inv;
@@ -64,6 +66,8 @@ __device__ inline void split(float v, float inv, int& hi, int& lo) {
   hi = static_cast<int>(h);
   lo = static_cast<int>(rintf((s - h) * 254.0f));
 }
+
+__device__ inline uint32_t splat(int byte) { return __byte_perm(static_cast<uint32_t>(byte), 0, 0); }
 
 // Writes row `t` of image block `image` from four transformed values a lane. One warp.
 template <int NB>
@@ -73,15 +77,16 @@ __device__ inline void put_row(uint32_t* image, RowScale* scale, int t, float4 v
   const float inv = top > 0 ? __fdividef(127.0f, top) : 0.0f;
   const float value[4] = {v.x, v.y, v.z, v.w};
   int sum_hi = 0, sum_lo = 0;
+  const int q = (lane >> 2) & 3, u = lane >> 4;
 #pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    int hi, lo;
-    split(value[j], inv, hi, lo);
-    sum_hi += hi, sum_lo += lo;
-    const int k = 4 * lane + j, kk = k % 16;
-    const int step = ((kk >> 1) & 3) * 2 + (kk >> 3), q = (k / 16) % 4, u = k / 64;
-    image[image_word<NB>(u, step, kk & 1, 2 * t, q)] = static_cast<uint32_t>(hi & 0xff) * 0x01010101u;
-    image[image_word<NB>(u, step, kk & 1, 2 * t + 1, q)] = static_cast<uint32_t>(lo & 0xff) * 0x01010101u;
+  for (int j = 0; j < 4; j += 2) {
+    int hi[2], lo[2];
+    split(value[j], inv, hi[0], lo[0]);
+    split(value[j + 1], inv, hi[1], lo[1]);
+    sum_hi += hi[0] + hi[1], sum_lo += lo[0] + lo[1];
+    const int step = (2 * (lane & 1) + j / 2) * 2 + ((lane >> 1) & 1);  // k = 4 * lane + j
+    *reinterpret_cast<uint2*>(image + image_word<NB>(u, step, 2 * t, q)) = make_uint2(splat(hi[0]), splat(hi[1]));
+    *reinterpret_cast<uint2*>(image + image_word<NB>(u, step, 2 * t + 1, q)) = make_uint2(splat(lo[0]), splat(lo[1]));
   }
   sum_hi = __reduce_add_sync(0xffffffffu, sum_hi);
   sum_lo = __reduce_add_sync(0xffffffffu, sum_lo);
@@ -89,18 +94,6 @@ __device__ inline void put_row(uint32_t* image, RowScale* scale, int t, float4 v
     const float step = top * (1.0f / (127.0f * 254.0f));
     scale[t] = RowScale{-kCentre * sum_hi, -kCentre * sum_lo, kValueShift * static_cast<float>(254 * sum_hi + sum_lo), step * kValueScale};
   }
-}
-
-// Makes shared memory written by put_row visible to the multiply steps of the whole block.
-__device__ inline void image_ready() {
-  if constexpr (kWarpgroupMma) asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory");
-  __syncthreads();
-}
-
-__device__ inline uint4 load_weights(const uint4* p) {
-  uint4 v;
-  asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
-  return v;
 }
 
 // The stream of one warp: 4K words a lane of the block in hand; chunks are refilled from the block after it as soon as they are used.

@@ -4,7 +4,7 @@
 // Device pointers everywhere; borrowed until the stream has run the launch. Launchers allocate nothing and synchronise nothing; calls on
 // one stream may share workspace and counters, calls that overlap may not. Errors: kBug for shapes that do not fit (they are checked at load).
 //
-// Promise: a row's bits depend on that row, the matrix and the device's SM count alone, not on the other rows or their number.
+// Promise: a row's bits depend on that row, the matrices of the launch and the device's SM count alone, not on the other rows or their number.
 // Accuracy: x * suh and its Hadamard in f32, then 15 bits and sign per 128 inputs (a high byte and a residual); weights are the exact affine
 // value of the byte sum, which the format rounds to fp16: within 2^-11 of it. Codebook mul1; the others take exl3_general.h.
 // Source: exl3.md 1, 3, 4, 8.6-8.8.
@@ -44,8 +44,8 @@ struct Exl3GemvArgs {
 };
 Result<void> exl3_gemv(const gpu::Stream& s, const gpu::Facts& device, const Exl3GemvArgs& a);
 
-// Bytes of workspace for one matrix and n_rows; of several in one launch, the sum.
-size_t exl3_gemv_workspace_bytes(int in, int out, int n_rows, int n_sms);
+// Bytes of workspace for one launch (only the shapes in `outputs` are read).
+size_t exl3_gemv_workspace_bytes(std::span<const Exl3GemvArgs::Output> outputs, int n_rows, int n_sms);
 
 // trellis (as stored: [in/16, out/16, 16 * bits] uint16) to lanes; both in * out * bits / 8 bytes. A load-time copy, in any number of
 // pieces: blocks of 128 columns are independent, so out may be the width of a slice and row_words its stored row stride in 32-bit words.
