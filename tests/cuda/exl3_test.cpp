@@ -82,6 +82,7 @@ struct DeviceMatrix {
   serve::ops::Exl3Matrix view;
   DeviceMatrix(const gpu::Stream& s, const exl3::Matrix& m) : trellis(m.trellis), lanes(m.trellis.size()), suh(m.suh), svh(m.svh) {
     OK(serve::ops::exl3_repack(s, trellis.get(), lanes.get(), static_cast<int>(m.in), static_cast<int>(m.out), m.bits, m.out / 16 * 8 * m.bits));
+    OK(s.wait());  // kernels read weights before the work in front of them has ended
     view = {lanes.get(), suh.get(), svh.get(), static_cast<int>(m.in), static_cast<int>(m.out), m.bits};
   }
 };

@@ -1,8 +1,8 @@
 #pragma once
 // What the EXL3 decode kernels share: activation image, streaming loop over 128 x 128 blocks, Hadamard of 128. Included by .cu files only.
 //
-// A thread block is four teams of 128 threads, one block an SM (128 registers a thread). It makes the activation image of its k range in
-// shared memory once; then every team streams 128 x 128 weight blocks through registers with no barrier.
+// A thread block of 128 threads works alone: it expands the activation image of its k range into shared memory once, then streams weight blocks of
+// one or more columns through registers with no barrier. Four such blocks share an SM (128 registers a thread).
 // Every (row, 128 inputs) has its own scale; the sums inside a block of 128 are exact integers, and the float sum over blocks has a fixed
 // order, so a row's result depends on the row and the matrix shape alone: not on other rows, their number, or timing.
 #include <cuda_fp16.h>
@@ -15,7 +15,7 @@
 
 namespace dsf::serve::ops::exl3 {
 
-inline constexpr int kTeam = 128, kTeamWarps = 4, kTeams = 4, kThreads = kTeam * kTeams, kWarps = kTeamWarps * kTeams;
+inline constexpr int kThreads = 128, kWarps = 4;
 inline constexpr float kInvSqrt128 = 0.088388347648318447f;
 inline constexpr float kValueScale = 1774.0f / 262144.0f;   // value = (1774 (S - 510) - 476) / 2^18
 inline constexpr float kValueShift = -476.0f / 1774.0f;
@@ -67,32 +67,54 @@ __device__ inline void split(float v, float inv, int& hi, int& lo) {
   lo = static_cast<int>(rintf((s - h) * 254.0f));
 }
 
-__device__ inline uint32_t splat(int byte) { return __byte_perm(static_cast<uint32_t>(byte), 0, 0); }
+// 128 activations of one row, transformed and split: what prepare writes to global memory and a thread block expands into its image.
+struct Prepared {
+  uint32_t byte[32][2];  // lane l: high and residual bytes of k = 4l..4l+3
+  RowScale scale;
+};
 
-// Writes row `t` of image block `image` from four transformed values a lane. One warp.
-template <int NB>
-__device__ inline void put_row(uint32_t* image, RowScale* scale, int t, float4 v, int lane) {
+// One warp; v: the transformed values 4 * lane .. 4 * lane + 3.
+__device__ inline void put_prepared(Prepared* to, float4 v, int lane) {
   const float amax = fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w)));
   const float top = __uint_as_float(__reduce_max_sync(0xffffffffu, __float_as_uint(amax)));
   const float inv = top > 0 ? __fdividef(127.0f, top) : 0.0f;
   const float value[4] = {v.x, v.y, v.z, v.w};
   int sum_hi = 0, sum_lo = 0;
-  const int q = (lane >> 2) & 3, u = lane >> 4;
+  uint32_t hi4 = 0, lo4 = 0;
 #pragma unroll
-  for (int j = 0; j < 4; j += 2) {
-    int hi[2], lo[2];
-    split(value[j], inv, hi[0], lo[0]);
-    split(value[j + 1], inv, hi[1], lo[1]);
-    sum_hi += hi[0] + hi[1], sum_lo += lo[0] + lo[1];
-    const int step = (2 * (lane & 1) + j / 2) * 2 + ((lane >> 1) & 1);  // k = 4 * lane + j
-    *reinterpret_cast<uint2*>(image + image_word<NB>(u, step, 2 * t, q)) = make_uint2(splat(hi[0]), splat(hi[1]));
-    *reinterpret_cast<uint2*>(image + image_word<NB>(u, step, 2 * t + 1, q)) = make_uint2(splat(lo[0]), splat(lo[1]));
+  for (int j = 0; j < 4; ++j) {
+    int hi, lo;
+    split(value[j], inv, hi, lo);
+    sum_hi += hi, sum_lo += lo;
+    hi4 |= static_cast<uint32_t>(hi & 0xff) << (8 * j), lo4 |= static_cast<uint32_t>(lo & 0xff) << (8 * j);
   }
+  *reinterpret_cast<uint2*>(to->byte[lane]) = make_uint2(hi4, lo4);
   sum_hi = __reduce_add_sync(0xffffffffu, sum_hi);
   sum_lo = __reduce_add_sync(0xffffffffu, sum_lo);
   if (lane == 0) {
     const float step = top * (1.0f / (127.0f * 254.0f));
-    scale[t] = RowScale{-kCentre * sum_hi, -kCentre * sum_lo, kValueShift * static_cast<float>(254 * sum_hi + sum_lo), step * kValueScale};
+    to->scale = RowScale{-kCentre * sum_hi, -kCentre * sum_lo, kValueShift * static_cast<float>(254 * sum_hi + sum_lo), step * kValueScale};
+  }
+}
+
+// H(x * suh) / sqrt(128) of four values a lane.
+__device__ inline float4 to_rotated(float4 x, float4 suh, int lane) {
+  const float4 v = hadamard128(mul4(x, suh), lane);
+  return mul4(v, make_float4(kInvSqrt128, kInvSqrt128, kInvSqrt128, kInvSqrt128));
+}
+
+// Row t of one image block from its prepared form. One warp.
+template <int NB>
+__device__ inline void expand(uint32_t* image, RowScale* scale, int t, const Prepared* from, int lane) {
+  const uint2 bytes = __ldcg(reinterpret_cast<const uint2*>(from->byte[lane]));
+  if (lane == 0) *reinterpret_cast<float4*>(&scale[t]) = __ldcg(reinterpret_cast<const float4*>(&from->scale));
+  const int q = (lane >> 2) & 3, u = lane >> 4;
+#pragma unroll
+  for (int j = 0; j < 4; j += 2) {
+    const int step = (2 * (lane & 1) + j / 2) * 2 + ((lane >> 1) & 1);  // k = 4 * lane + j
+    const int e = j * 0x1111, o = e + 0x1111;
+    *reinterpret_cast<uint2*>(image + image_word<NB>(u, step, 2 * t, q)) = make_uint2(__byte_perm(bytes.x, 0, e), __byte_perm(bytes.x, 0, o));
+    *reinterpret_cast<uint2*>(image + image_word<NB>(u, step, 2 * t + 1, q)) = make_uint2(__byte_perm(bytes.y, 0, e), __byte_perm(bytes.y, 0, o));
   }
 }
 
@@ -160,6 +182,105 @@ __device__ inline void block_product(Stream<K>& s, Sums<NB>& sums, const uint32_
       }
     }
   }
+}
+
+// The work of one thread block: k_count blocks of k from k_begin, of the columns [c_begin, c_end) of one matrix.
+struct Item {
+  const uint4* lanes;
+  const Prepared* rows;  // [n_rows][kb]
+  float* z;              // [n_rows][out] of this chunk
+  int n_rows, kb, out, k_begin, k_count, c_begin, c_end;
+};
+
+template <int NB>
+__device__ void store_sums(const Item& it, int column, const Sums<NB>& sums) {
+  const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
+#pragma unroll
+  for (int nb = 0; nb < NB; ++nb) {
+    const int row = 4 * nb + q;
+    if (row >= it.n_rows) continue;
+    float* z = it.z + static_cast<int64_t>(row) * it.out + column * 128 + warp * 32 + g;
+#pragma unroll
+    for (int t = 0; t < 2; ++t) z[16 * t] = sums.v[t][nb][0], z[16 * t + 8] = sums.v[t][nb][1];
+  }
+}
+
+// Lets the kernel behind start as soon as there is room; it waits before it touches anything that this one writes.
+__device__ inline void release_next() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+__device__ inline void wait_for_previous() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
+// Weights may be asked for before the kernel in front has ended (Early); everything else may not.
+template <int K, int NB, bool Early>
+__device__ void columns(const Item& it, uint32_t* image) {
+  constexpr int kBlockVectors = kWarps * K * 32;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const uint4* block = it.lanes + (static_cast<int64_t>(it.c_begin) * it.kb + it.k_begin) * kBlockVectors + warp * K * 32;
+  const int64_t column_step = static_cast<int64_t>(it.kb - it.k_count + 1) * kBlockVectors;
+  RowScale* scale = reinterpret_cast<RowScale*>(image + it.k_count * NB * kImageWords);
+  Stream<K> s;
+  s.template fill_range<0, K>(block, lane);
+  if constexpr (Early) wait_for_previous();
+  for (int b = warp, row = 0;; b += kWarps) {
+    while (b >= it.k_count) b -= it.k_count, ++row;
+    if (row >= it.n_rows) break;
+    expand<NB>(image + b * NB * kImageWords, scale + b * 4 * NB, row, it.rows + row * it.kb + it.k_begin + b, lane);
+  }
+  __syncthreads();
+  for (int column = it.c_begin; column < it.c_end; ++column) {
+    Sums<NB> sums{};
+    for (int b = 0; b < it.k_count; ++b) {
+      const bool last = b + 1 == it.k_count;
+      const uint4* next = block + (last ? column + 1 == it.c_end ? 0 : column_step : kBlockVectors);
+      block_product<K, NB>(s, sums, image + b * NB * kImageWords, scale + b * 4 * NB, next, lane);
+      block = next;
+    }
+    store_sums<NB>(it, column, sums);
+  }
+}
+
+template <int NB, bool Early>
+__device__ void run(int bits, const Item& it, uint32_t* image) {
+  switch (bits) {
+    case 1: columns<1, NB, Early>(it, image); break;
+    case 2: columns<2, NB, Early>(it, image); break;
+    case 3: columns<3, NB, Early>(it, image); break;
+    case 4: columns<4, NB, Early>(it, image); break;
+    case 5: columns<5, NB, Early>(it, image); break;
+    case 6: columns<6, NB, Early>(it, image); break;
+    case 7: columns<7, NB, Early>(it, image); break;
+    default: columns<8, NB, Early>(it, image); break;
+  }
+}
+
+// The sum of n partial sums `step` floats apart, four columns a lane, in their order, eight loads in flight.
+__device__ inline float4 sum_parts(const float* z, int64_t step, int n, int lane) {
+  float4 sum = make_float4(0, 0, 0, 0);
+  for (int first = 0; first < n; first += 8) {
+    float4 part[8];
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+      part[i] = first + i < n ? __ldcg(reinterpret_cast<const float4*>(z + (first + i) * step) + lane) : make_float4(0, 0, 0, 0);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) sum = add4(sum, part[i]);
+  }
+  return sum;
+}
+
+// z H / sqrt(128) * svh, four columns a lane.
+__device__ inline float4 from_rotated(float4 z, const __half* svh, int column, int lane) {
+  const float4 y = mul4(hadamard128(z, lane), half4(svh, column * 128 + 4 * lane));
+  return mul4(y, make_float4(kInvSqrt128, kInvSqrt128, kInvSqrt128, kInvSqrt128));
+}
+
+// Counts this thread block in for each of its columns; is_last[c - c_begin]: it was the last of `expected`. The counter is zero again then.
+__device__ inline void count_in(uint32_t* counters, uint32_t expected, int c_begin, int c_end, uint32_t* is_last) {
+  __syncthreads();
+  for (int c = c_begin + static_cast<int>(threadIdx.x); c < c_end; c += kThreads) {
+    const bool last = count_one(counters + c) + 1 == expected;
+    is_last[c - c_begin] = last ? 1 : 0;
+    if (last) counters[c] = 0;
+  }
+  __syncthreads();
 }
 
 }  // namespace dsf::serve::ops::exl3

@@ -4,7 +4,10 @@
 // Device pointers everywhere; borrowed until the stream has run the launch. Launchers allocate nothing and synchronise nothing; calls on
 // one stream may share workspace and counters, calls that overlap may not. Errors: kBug for shapes that do not fit (they are checked at load).
 //
-// Promise: a row's bits depend on that row, the matrices of the launch and the device's SM count alone, not on the other rows or their number.
+// Launches overlap with the work in front of them on the stream: weights and scales may be read before that work has ended, so whatever wrote
+// them (upload, repack) must have been waited for. Everything else is ordered as usual.
+//
+// Promise: a row's bits depend on that row, the matrix and the device's SM count alone, not on the other rows or their number.
 // Accuracy: x * suh and its Hadamard in f32, then 15 bits and sign per 128 inputs (a high byte and a residual); weights are the exact affine
 // value of the byte sum, which the format rounds to fp16: within 2^-11 of it. Codebook mul1; the others take exl3_general.h.
 // Source: exl3.md 1, 3, 4, 8.6-8.8.

@@ -1,27 +1,36 @@
 #pragma once
-// How matrices are cut over thread blocks: pure functions of shapes and SM count, tested on the CPU.
-//
-// A matrix is T = (out / 128) * (in / 128) blocks in the order [chunk of k][column][k in chunk]. Teams take consecutive ranges of equal
-// length, whatever columns they cut: team j of W has the blocks [j T / W, (j + 1) T / W). A column's sum is added up from the teams'
-// parts in this order, so the cut fixes the bits of a result: it must never depend on the number of rows.
+// How a matrix is cut over thread blocks: pure functions of shape and SM count, tested on the CPU.
 #include <algorithm>
 
 namespace dsf::serve::ops::exl3 {
 
-inline constexpr int kMaxDepth = 12;        // blocks of k in a chunk
-inline constexpr int kMaxImageBlocks = 25;  // 25 * 8.1 KiB of image for 8 rows, in the 227 KiB of sm_90; sm_121 holds 12 for 8 rows
+inline constexpr int kBlocksPerSm = 4;      // thread blocks that share an SM
+inline constexpr int kMaxChunkBlocks = 6;   // 6 * 8.1 KiB of activation image a thread block: four of them fit in 227 KiB
 
-// Chunks of the k axis of kb blocks: the largest divisor up to kMaxDepth.
-inline int chunk_depth(int kb) {
-  int depth = std::min(kb, kMaxDepth);
-  while (kb % depth != 0) --depth;
-  return depth;
+// The k axis in `chunks` pieces of at most kMaxChunkBlocks * 128, the columns in groups of `columns` blocks of 128.
+// Sums are formed per chunk and added in chunk order, so the plan fixes the bits of a result: it must not depend on the number of rows.
+struct Plan {
+  int chunks = 1, columns = 1, groups = 1;
+  int items() const { return chunks * groups; }
+};
+
+// Share of an SM's rate that n thread blocks reach together (H200, see docs/performance-exl3.md).
+inline double sm_share(int n) { return n >= 4 ? 1.0 : n == 3 ? 0.9 : n == 2 ? 0.75 : 0.45; }
+
+// Cost in units of one 128 x 128 block's decoding; adding up one chunk's partial sums costs a pass over the outputs and some latency.
+inline Plan plan(int in, int out, int n_sms) {
+  const int kb = in / 128, cb = out / 128;
+  Plan best;
+  double best_cost = 1e30;
+  for (int chunks = (kb + kMaxChunkBlocks - 1) / kMaxChunkBlocks; chunks <= kb; ++chunks) {
+    const int slots = std::max(1, n_sms * kBlocksPerSm / chunks);
+    const int columns = (cb + slots - 1) / slots;
+    const int groups = (cb + columns - 1) / columns;
+    const int per_sm = (chunks * groups + n_sms - 1) / n_sms;
+    const double cost = static_cast<double>(per_sm) * kb / chunks * columns / sm_share(per_sm) + (chunks - 1) * (0.1 + 3e-5 * out);
+    if (cost < best_cost) best_cost = cost, best = Plan{chunks, columns, groups};
+  }
+  return best;
 }
-
-// Teams for a matrix of T blocks that gets n_blocks thread blocks: no team is empty.
-inline int teams(int T, int n_blocks) { return std::min(4 * n_blocks, T); }
-
-// Thread blocks for matrix i of several, in proportion to their size, at least one each. total: sum of sizes.
-inline int share(int size, int total, int n_sms) { return std::max(1, static_cast<int>((static_cast<long long>(n_sms) * size + total / 2) / total)); }
 
 }  // namespace dsf::serve::ops::exl3
