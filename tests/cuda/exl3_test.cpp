@@ -1,6 +1,8 @@
 // The EXL3 kernels against the format's oracle: every width, edge shapes, 1 to 16 rows, bit equality between batches.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "device_array.h"
@@ -9,6 +11,7 @@
 #include "dsf/safetensors/safetensors.h"
 #include "dsf/test/support.h"
 #include "tools/serve/backends/ops/exl3_gemv/exl3_gemv.h"
+#include "tools/serve/backends/ops/exl3_moe/exl3_moe.h"
 
 using namespace dsf;
 using test::DeviceArray;
@@ -183,4 +186,85 @@ TEST_CASE("rows of zeros give zeros and rows with a large outlier stay finite an
   auto x = random.normal(384);
   x[200] = 30000;
   CHECK(test::relative_distance(device.gemv({&w}, x, 1)[0], affine_product(m, x, 1)) < kActivation);
+}
+
+namespace {
+
+struct HostExpert {
+  exl3::Matrix w1, w3, w2;
+};
+
+// The chosen experts of every row in ascending order, the shared one (last of `experts`) at the end; affine weights, f32 between the matrices.
+std::vector<float> moe_product(const std::vector<HostExpert>& experts, const std::vector<float>& x, const std::vector<int32_t>& ids,
+                               const std::vector<float>& weights, int n_rows, int k, int dim, int inter) {
+  std::vector<float> y(static_cast<size_t>(n_rows * dim), 0.0f);
+  for (int row = 0; row < n_rows; ++row) {
+    const std::vector<float> xr(x.begin() + row * dim, x.begin() + (row + 1) * dim);
+    for (int j = 0; j <= k; ++j) {
+      const auto at = static_cast<size_t>(row * k + j);
+      const HostExpert& e = j < k ? experts[static_cast<size_t>(ids[at])] : experts.back();
+      const float weight = j < k ? weights[at] : 1.0f;
+      auto g = affine_product(e.w1, xr, 1);
+      const auto u = affine_product(e.w3, xr, 1);
+      for (size_t i = 0; i < static_cast<size_t>(inter); ++i) {
+        const float gi = std::min(g[i], 10.0f), ui = std::clamp(u[i], -10.0f, 10.0f);
+        g[i] = gi / (1 + std::exp(-gi)) * ui * weight;
+      }
+      const auto d = affine_product(e.w2, g, 1);
+      for (size_t i = 0; i < static_cast<size_t>(dim); ++i) y[static_cast<size_t>(row * dim) + i] += d[i];
+    }
+  }
+  return y;
+}
+
+}  // namespace
+
+TEST_CASE("the experts of 1 to 8 rows meet the affine oracle, and a row's bits do not depend on the others") {
+  NEED_DEVICE("exl3_moe");
+  Device device;
+  test::Random random(21);
+  const int dim = 640, inter = 384, k = 3, n_experts = 7;
+  std::vector<HostExpert> host;
+  std::vector<std::unique_ptr<DeviceMatrix>> matrices;
+  std::vector<serve::ops::Exl3Expert> table;
+  for (int e = 0; e <= n_experts; ++e) {
+    const int bits = e == n_experts ? 5 : 2 + e % 3;
+    host.push_back({random_matrix(random, dim, inter, bits), random_matrix(random, dim, inter, bits), random_matrix(random, inter, dim, bits + 1)});
+    serve::ops::Exl3Expert x;
+    for (auto [from, to] : {std::pair{&host.back().w1, &x.w1}, {&host.back().w3, &x.w3}, {&host.back().w2, &x.w2}}) {
+      matrices.push_back(std::make_unique<DeviceMatrix>(device.stream, *from));
+      *to = matrices.back()->view;
+    }
+    table.push_back(x);
+  }
+  DeviceArray<serve::ops::Exl3Expert> dtable(table);
+  const auto x = random.normal(8 * dim, 0.02f);
+  std::vector<int32_t> ids;
+  std::vector<float> weights;
+  for (int row = 0; row < 8; ++row) {
+    const auto first = static_cast<int32_t>(row < 6 ? 0 : random.below(3));  // six rows share expert 0: more than the four of one pass
+    ids.insert(ids.end(), {first, static_cast<int32_t>(5 + row % 2), static_cast<int32_t>(3 + row % 2)});
+    weights.insert(weights.end(), {0.7f, 0.5f, 0.3f});
+  }
+  auto run = [&](int first, int n_rows) {
+    DeviceArray<float> dx(std::vector<float>(x.begin() + first * dim, x.begin() + (first + n_rows) * dim));
+    DeviceArray<int32_t> did(std::vector<int32_t>(ids.begin() + first * k, ids.begin() + (first + n_rows) * k));
+    DeviceArray<float> dw(std::vector<float>(weights.begin() + first * k, weights.begin() + (first + n_rows) * k)), y(static_cast<size_t>(n_rows * dim));
+    DeviceArray<uint8_t> workspace(serve::ops::exl3_moe_workspace_bytes(n_rows, k, dim, inter));
+    DeviceArray<uint32_t> counters(std::vector<uint32_t>(serve::ops::exl3_moe_counters(n_rows, k, dim, inter), 0));
+    serve::ops::Exl3MoeArgs a{dx.get(), did.get(), dw.get(), dtable.get(), dtable.get() + n_experts, y.get(), n_rows, k, dim, inter, 10, workspace.get(), counters.get()};
+    OK(serve::ops::exl3_moe(device.stream, a));
+    OK(serve::ops::exl3_moe(device.stream, a));  // the second call finds the counters as the first one did
+    OK(device.stream.wait());
+    CHECK(counters.host() == std::vector<uint32_t>(serve::ops::exl3_moe_counters(n_rows, k, dim, inter), 0));
+    return y.host();
+  };
+  const auto want = moe_product(host, x, ids, weights, 8, k, dim, inter);
+  const auto all = run(0, 8);
+  const double distance = test::relative_distance(all, want);
+  CHECK_MESSAGE(distance < 3 * kActivation, "distance " << distance);  // two products in a row, and the nonlinearity between them
+  for (const auto& [first, n] : {std::pair<int, int>{0, 1}, {7, 1}, {2, 3}, {3, 5}}) {
+    const auto part = run(first, n);
+    CHECK(std::memcmp(part.data(), all.data() + first * dim, part.size() * sizeof(float)) == 0);
+  }
 }

@@ -12,6 +12,7 @@
 
 #include "dsf/gpu/cuda.h"
 #include "tools/serve/backends/ops/exl3_gemv/exl3_gemv.h"
+#include "tools/serve/backends/ops/exl3_moe/exl3_moe.h"
 
 namespace {
 
@@ -77,6 +78,59 @@ float median_us(const gpu::Stream& s, const gpu::Graph& graph, int launches) {
   return us[us.size() / 2];
 }
 
+struct Layer {
+  const char* name;
+  int inter, bits, shared_bits;  // 0: no shared expert
+  double owner_us;               // one row, six experts, three grouped calls without the activation
+};
+constexpr Layer kLayers[] = {{"moe", 2304, 3, 0, 134.9}, {"moe+shared", 2304, 3, 5, 0}, {"moe TP2", 1152, 3, 0, 96.0}, {"moe+shared TP2", 1152, 3, 5, 0}};
+
+// One MoE layer with six experts a row, all of them different while the pool lasts; a graph walks over disjoint choices.
+void time_layer(const gpu::Stream& s, const Buffers& b, const Layer& layer, int n_rows, double read_gbps) {
+  constexpr int kDim = 5120, kChoices = 6;
+  const size_t bytes = size_t(kDim) * size_t(layer.inter) / 8 * size_t(layer.bits);
+  const int n_experts = static_cast<int>((b.weights.bytes() - 3 * size_t(kDim) * size_t(layer.inter)) / (3 * bytes));
+  std::vector<serve::ops::Exl3Expert> table;
+  const auto* scales = b.scales.as<uint16_t>();
+  auto expert = [&](std::byte* at, size_t step, int bits) {
+    return serve::ops::Exl3Expert{{at, scales, scales, kDim, layer.inter, bits}, {at + step, scales, scales, kDim, layer.inter, bits}, {at + 2 * step, scales, scales, layer.inter, kDim, bits}};
+  };
+  for (int e = 0; e < n_experts; ++e) table.push_back(expert(b.weights.as<std::byte>(size_t(e) * 3 * bytes), bytes, layer.bits));
+  if (layer.shared_bits != 0) table.push_back(expert(b.weights.as<std::byte>(size_t(n_experts) * 3 * bytes), bytes / size_t(layer.bits) * size_t(layer.shared_bits), layer.shared_bits));
+  const int launches = std::max(1, n_experts / (kChoices * n_rows)) * 3;
+  std::vector<int32_t> ids;
+  for (int i = 0; i < launches * n_rows; ++i)
+    for (int j = 0; j < kChoices; ++j) ids.push_back((i * kChoices + j) % n_experts);
+  auto take = [](size_t n) {
+    auto r = gpu::allocate(n);
+    OK(r);
+    return std::move(*r);
+  };
+  gpu::DeviceBuffer dtable = take(table.size() * sizeof table[0]), dids = take(ids.size() * 4);
+  OK(gpu::copy_to_device(s, dtable.data(), table.data(), dtable.bytes()));
+  OK(gpu::copy_to_device(s, dids.data(), ids.data(), dids.bytes()));
+  OK(s.wait());
+  DSF_CHECK(serve::ops::exl3_moe_workspace_bytes(n_rows, kChoices, kDim, layer.inter) <= b.workspace.bytes(), "workspace");
+  auto graph = gpu::Graph::capture(s, [&]() -> Result<void> {
+    for (int i = 0; i < launches; ++i) {
+      serve::ops::Exl3MoeArgs a;
+      a.x = b.x.as<float>(), a.ids = dids.as<int32_t>() + i * n_rows * kChoices, a.weights = b.x.as<float>(), a.y = b.y.as<float>();
+      a.experts = dtable.as<serve::ops::Exl3Expert>(), a.shared = layer.shared_bits != 0 ? a.experts + n_experts : nullptr;
+      a.n_rows = n_rows, a.k = kChoices, a.dim = kDim, a.inter = layer.inter;
+      a.workspace = b.workspace.data(), a.counters = b.counters.as<uint32_t>();
+      DSF_OK(serve::ops::exl3_moe(s, a));
+    }
+    return {};
+  });
+  OK(graph);
+  const double us = median_us(s, *graph, launches);
+  const double weights = 3.0 * kDim * layer.inter * (kChoices * n_rows + (layer.shared_bits != 0 ? 1 : 0));
+  const double moved = 3.0 * kDim * layer.inter / 8 * (kChoices * n_rows * layer.bits + layer.shared_bits);
+  const double owner = n_rows == 1 ? layer.owner_us : 0;
+  std::printf("%-14s %3d %5d %9.2f %8.0f %9.2f %6.0f%% %9.1f %6.2fx\n", layer.name, layer.bits, n_rows, us, moved / us / 1e3, weights / us / 1e6,
+              100 * moved / us / 1e3 / read_gbps, owner, owner / us);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -134,6 +188,9 @@ int main(int argc, char** argv) {
       std::printf("%-14s %3d %5d %9.2f %8.0f %9.2f %6.0f%% %9.1f %6.2fx\n", shape.name, shape.bits, n_rows, us, gbps, tweights, 100 * gbps / read_gbps, owner, owner / us);
     }
   }
+  for (const Layer& layer : kLayers)
+    for (const int n_rows : rows)
+      if (n_rows <= serve::ops::kExl3MoeRows && (only.empty() || only == layer.name)) time_layer(*stream, b, layer, n_rows, read_gbps);
   OK(stream->wait());
   return 0;
 }

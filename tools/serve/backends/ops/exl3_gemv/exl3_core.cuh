@@ -67,34 +67,49 @@ __device__ inline void split(float v, float inv, int& hi, int& lo) {
   lo = static_cast<int>(rintf((s - h) * 254.0f));
 }
 
-// 128 activations of one row, transformed and split: what prepare writes to global memory and a thread block expands into its image.
+// 128 activations of one row, transformed and split: what a thread block expands into its image.
 struct Prepared {
   uint32_t byte[32][2];  // lane l: high and residual bytes of k = 4l..4l+3
   RowScale scale;
 };
+// The same in registers; the scale is valid in every lane.
+struct Split {
+  uint2 byte;
+  RowScale scale;
+};
 
 // One warp; v: the transformed values 4 * lane .. 4 * lane + 3.
-__device__ inline void put_prepared(Prepared* to, float4 v, int lane) {
+__device__ inline Split split_row(float4 v) {
   const float amax = fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w)));
   const float top = __uint_as_float(__reduce_max_sync(0xffffffffu, __float_as_uint(amax)));
   const float inv = top > 0 ? __fdividef(127.0f, top) : 0.0f;
   const float value[4] = {v.x, v.y, v.z, v.w};
   int sum_hi = 0, sum_lo = 0;
-  uint32_t hi4 = 0, lo4 = 0;
+  Split out{};
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
     int hi, lo;
     split(value[j], inv, hi, lo);
     sum_hi += hi, sum_lo += lo;
-    hi4 |= static_cast<uint32_t>(hi & 0xff) << (8 * j), lo4 |= static_cast<uint32_t>(lo & 0xff) << (8 * j);
+    out.byte.x |= static_cast<uint32_t>(hi & 0xff) << (8 * j), out.byte.y |= static_cast<uint32_t>(lo & 0xff) << (8 * j);
   }
-  *reinterpret_cast<uint2*>(to->byte[lane]) = make_uint2(hi4, lo4);
   sum_hi = __reduce_add_sync(0xffffffffu, sum_hi);
   sum_lo = __reduce_add_sync(0xffffffffu, sum_lo);
-  if (lane == 0) {
-    const float step = top * (1.0f / (127.0f * 254.0f));
-    to->scale = RowScale{-kCentre * sum_hi, -kCentre * sum_lo, kValueShift * static_cast<float>(254 * sum_hi + sum_lo), step * kValueScale};
-  }
+  const float step = top * (1.0f / (127.0f * 254.0f));
+  out.scale = RowScale{-kCentre * sum_hi, -kCentre * sum_lo, kValueShift * static_cast<float>(254 * sum_hi + sum_lo), step * kValueScale};
+  return out;
+}
+
+__device__ inline void put_prepared(Prepared* to, const Split& row, int lane) {
+  *reinterpret_cast<uint2*>(to->byte[lane]) = row.byte;
+  if (lane == 0) to->scale = row.scale;
+}
+
+__device__ inline Split get_prepared(const Prepared* from, int lane) {
+  Split out;
+  out.byte = __ldcg(reinterpret_cast<const uint2*>(from->byte[lane]));
+  *reinterpret_cast<float4*>(&out.scale) = __ldcg(reinterpret_cast<const float4*>(&from->scale));
+  return out;
 }
 
 // H(x * suh) / sqrt(128) of four values a lane.
@@ -103,18 +118,17 @@ __device__ inline float4 to_rotated(float4 x, float4 suh, int lane) {
   return mul4(v, make_float4(kInvSqrt128, kInvSqrt128, kInvSqrt128, kInvSqrt128));
 }
 
-// Row t of one image block from its prepared form. One warp.
+// Row t of one image block. One warp.
 template <int NB>
-__device__ inline void expand(uint32_t* image, RowScale* scale, int t, const Prepared* from, int lane) {
-  const uint2 bytes = __ldcg(reinterpret_cast<const uint2*>(from->byte[lane]));
-  if (lane == 0) *reinterpret_cast<float4*>(&scale[t]) = __ldcg(reinterpret_cast<const float4*>(&from->scale));
+__device__ inline void expand(uint32_t* image, RowScale* scale, int t, const Split& row, int lane) {
+  if (lane == 0) scale[t] = row.scale;
   const int q = (lane >> 2) & 3, u = lane >> 4;
 #pragma unroll
   for (int j = 0; j < 4; j += 2) {
     const int step = (2 * (lane & 1) + j / 2) * 2 + ((lane >> 1) & 1);  // k = 4 * lane + j
     const int e = j * 0x1111, o = e + 0x1111;
-    *reinterpret_cast<uint2*>(image + image_word<NB>(u, step, 2 * t, q)) = make_uint2(__byte_perm(bytes.x, 0, e), __byte_perm(bytes.x, 0, o));
-    *reinterpret_cast<uint2*>(image + image_word<NB>(u, step, 2 * t + 1, q)) = make_uint2(__byte_perm(bytes.y, 0, e), __byte_perm(bytes.y, 0, o));
+    *reinterpret_cast<uint2*>(image + image_word<NB>(u, step, 2 * t, q)) = make_uint2(__byte_perm(row.byte.x, 0, e), __byte_perm(row.byte.x, 0, o));
+    *reinterpret_cast<uint2*>(image + image_word<NB>(u, step, 2 * t + 1, q)) = make_uint2(__byte_perm(row.byte.y, 0, e), __byte_perm(row.byte.y, 0, o));
   }
 }
 
@@ -187,7 +201,11 @@ __device__ inline void block_product(Stream<K>& s, Sums<NB>& sums, const uint32_
 // The work of one thread block: k_count blocks of k from k_begin, of the columns [c_begin, c_end) of one matrix.
 struct Item {
   const uint4* lanes;
-  const Prepared* rows;  // [n_rows][kb]
+  const Prepared* rows;  // [n_rows][kb], or nullptr: the block transforms x itself
+  const float* x;        // [n_rows][in], row stride x_stride; used without rows
+  const __half* suh;     // with x
+  const int* row_index;  // which rows of x, or nullptr: 0, 1, ..
+  int x_stride;
   float* z;              // [n_rows][out] of this chunk
   int n_rows, kb, out, k_begin, k_count, c_begin, c_end;
 };
@@ -223,7 +241,11 @@ __device__ void columns(const Item& it, uint32_t* image) {
   for (int b = warp, row = 0;; b += kWarps) {
     while (b >= it.k_count) b -= it.k_count, ++row;
     if (row >= it.n_rows) break;
-    expand<NB>(image + b * NB * kImageWords, scale + b * 4 * NB, row, it.rows + row * it.kb + it.k_begin + b, lane);
+    const int k = (it.k_begin + b) * 128 + 4 * lane;
+    const Split part = it.rows != nullptr
+                           ? get_prepared(it.rows + row * it.kb + it.k_begin + b, lane)
+                           : split_row(to_rotated(*reinterpret_cast<const float4*>(it.x + static_cast<int64_t>(it.row_index != nullptr ? it.row_index[row] : row) * it.x_stride + k), half4(it.suh, k), lane));
+    expand<NB>(image + b * NB * kImageWords, scale + b * 4 * NB, row, part, lane);
   }
   __syncthreads();
   for (int column = it.c_begin; column < it.c_end; ++column) {

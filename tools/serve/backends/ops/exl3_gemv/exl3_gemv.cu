@@ -1,4 +1,4 @@
-// Two kernels. prepare: one warp per (matrix, row, 128 inputs) transforms and splits the activations. gemv: one thread block per (matrix, chunk of
+// Two kernels. prepare (only for many rows): one warp per (matrix, row, 128 inputs) transforms and splits the activations. gemv: one thread block per (matrix, chunk of
 // k, group of 128-column blocks). Bytes moved: in * out * bits / 8 of weights once, chunks * rows * out * 8 of partial sums through L2.
 // Limit on sm_90: issue slots and the shift and multiply pipes up to 5 bits, memory above.
 #include "dsf/gpu/cuda.h"
@@ -27,6 +27,7 @@ struct Launch {
   Problem problem[kExl3GemvMatrices];
   const float* x;
   int x_stride, n_rows, n_problems;
+  bool prepared;  // by prepare_kernel; otherwise every thread block transforms its own part of x, which costs fewer launches and more work
 };
 
 __global__ void __launch_bounds__(kThreads) prepare_kernel(const __grid_constant__ Launch a) {
@@ -39,7 +40,7 @@ __global__ void __launch_bounds__(kThreads) prepare_kernel(const __grid_constant
   const float4 suh = half4(a.problem[which].suh, k);
   wait_for_previous();
   const float4 x = *reinterpret_cast<const float4*>(a.x + static_cast<int64_t>(row) * a.x_stride + k);
-  put_prepared(a.problem[which].rows + row * kb + b, to_rotated(x, suh, lane), lane);
+  put_prepared(a.problem[which].rows + row * kb + b, split_row(to_rotated(x, suh, lane)), lane);
 }
 
 __device__ void finish_column(const Launch& a, const Problem& p, int column) {
@@ -60,8 +61,9 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm) gemv_kernel(const __gr
   while (which + 1 < a.n_problems && static_cast<int>(blockIdx.x) >= a.problem[which + 1].first_item) ++which;
   const Problem& p = a.problem[which];
   const int index = static_cast<int>(blockIdx.x) - p.first_item, chunk = index / p.plan.groups;
-  Item it;
-  it.lanes = p.lanes, it.rows = p.rows, it.n_rows = a.n_rows, it.kb = p.kb, it.out = p.cb * 128;
+  Item it{};
+  it.lanes = p.lanes, it.rows = a.prepared ? p.rows : nullptr, it.x = a.x, it.x_stride = a.x_stride, it.suh = p.suh;
+  it.n_rows = a.n_rows, it.kb = p.kb, it.out = p.cb * 128;
   it.z = p.z + static_cast<int64_t>(chunk) * a.n_rows * it.out;
   it.k_begin = chunk * p.kb / p.plan.chunks, it.k_count = (chunk + 1) * p.kb / p.plan.chunks - it.k_begin;
   it.c_begin = index % p.plan.groups * p.plan.columns, it.c_end = min(it.c_begin + p.plan.columns, p.cb);
@@ -92,7 +94,7 @@ template <int NB>
 Result<void> launch(const gpu::Stream& s, const Launch& a, int n_items, int depth) {
   DSF_CUDA_TRY(cudaFuncSetAttribute(gemv_kernel<NB>, cudaFuncAttributeMaxDynamicSharedMemorySize, image_bytes<NB>(kMaxChunkBlocks)));
   const int tasks = a.n_problems * a.n_rows * a.problem[0].kb;
-  DSF_OK(launch_after(prepare_kernel, s, (tasks + kWarps - 1) / kWarps, kThreads, 0, a));
+  if (a.prepared) DSF_OK(launch_after(prepare_kernel, s, (tasks + kWarps - 1) / kWarps, kThreads, 0, a));
   return launch_after(gemv_kernel<NB>, s, n_items, kThreads, static_cast<size_t>(image_bytes<NB>(depth)), a);
 }
 
@@ -151,6 +153,7 @@ Result<void> exl3_gemv(const gpu::Stream& s, const gpu::Facts& device, const Exl
       n_items += p.plan.items();
       depth = std::max(depth, (p.kb + p.plan.chunks - 1) / p.plan.chunks);
     }
+    l.prepared = l.n_rows * depth > kOwnPieces;
     DSF_OK(l.n_rows <= 4 ? launch<1>(s, l, n_items, depth) : launch<2>(s, l, n_items, depth));
   }
   return {};
