@@ -13,12 +13,13 @@ namespace exl3 {
 namespace {
 
 constexpr int kMaxIds = kExl3MoeRows * kExl3MoeChoices;
-constexpr int kColumns = 2;  // columns a thread block takes
+constexpr int kMaxMoeColumns = 16;
 
 struct Moe {
   Exl3MoeArgs a;
   int max_slots;                   // of routed experts
   int chunks1, chunks2;            // of k, for w1 and w3, and for w2
+  int columns1, columns2;          // columns a thread block takes; they do not touch the bits
   float *z1, *z2;                  // [slot][matrix][chunk][n_rows][inter], [slot][chunk][n_rows][dim]
   Prepared* rows2;                 // [slot][n_rows][inter / 128]
   uint32_t *counters1, *counters2; // [slot][inter / 128], [dim / 128]
@@ -100,7 +101,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm) moe_up_kernel(const __
   __shared__ Choice choice;
   wait_for_previous();
   release_next();  // after the wait: the kernel behind may read the ids at once
-  const int cb = m.a.inter / 128, groups = (cb + kColumns - 1) / kColumns, per_slot = 2 * m.chunks1 * groups;
+  const int cb = m.a.inter / 128, groups = (cb + m.columns1 - 1) / m.columns1, per_slot = 2 * m.chunks1 * groups;
   const int n_slots = m.max_slots + (m.a.shared != nullptr ? 1 : 0);
   const int slot = n_slots - 1 - static_cast<int>(blockIdx.x) / per_slot, index = static_cast<int>(blockIdx.x) % per_slot;
   choose(m.a, slot, slot == m.max_slots, choice);
@@ -114,7 +115,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm) moe_up_kernel(const __
   it.n_rows = choice.n_rows, it.kb = m.a.dim / 128, it.out = m.a.inter;
   it.z = m.z1 + (static_cast<int64_t>(slot * 2 + matrix) * m.chunks1 + chunk) * m.a.n_rows * m.a.inter;
   it.k_begin = chunk * it.kb / m.chunks1, it.k_count = (chunk + 1) * it.kb / m.chunks1 - it.k_begin;
-  it.c_begin = index % groups * kColumns, it.c_end = min(it.c_begin + kColumns, cb);
+  it.c_begin = index % groups * m.columns1, it.c_end = min(it.c_begin + m.columns1, cb);
   if (!Many || choice.n_rows <= 4) run<1, false>(w.bits, it, shared);
   else if constexpr (Many) run<2, false>(w.bits, it, shared);
   count_in(m.counters1 + slot * cb, static_cast<uint32_t>(2 * m.chunks1), it.c_begin, it.c_end, shared);
@@ -156,8 +157,8 @@ template <bool Many>
 __global__ void __launch_bounds__(kThreads, kBlocksPerSm) moe_down_kernel(const __grid_constant__ Moe m) {
   extern __shared__ __align__(128) uint32_t shared[];
   __shared__ Choice choice;
-  __shared__ uint32_t is_last[kColumns];
-  const int cb = m.a.dim / 128, groups = (cb + kColumns - 1) / kColumns, per_slot = m.chunks2 * groups;
+  __shared__ uint32_t is_last[kMaxMoeColumns];
+  const int cb = m.a.dim / 128, groups = (cb + m.columns2 - 1) / m.columns2, per_slot = m.chunks2 * groups;
   const int n_slots = m.max_slots + (m.a.shared != nullptr ? 1 : 0);
   const int slot = n_slots - 1 - static_cast<int>(blockIdx.x) / per_slot, index = static_cast<int>(blockIdx.x) % per_slot;
   choose(m.a, slot, slot == m.max_slots, choice);  // ids were complete before moe_up_kernel released this one
@@ -173,7 +174,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm) moe_down_kernel(const 
   it.rows = m.rows2 + static_cast<int64_t>(slot) * m.a.n_rows * it.kb;
   it.z = m.z2 + (static_cast<int64_t>(slot) * m.chunks2 + chunk) * m.a.n_rows * m.a.dim;
   it.k_begin = chunk * it.kb / m.chunks2, it.k_count = (chunk + 1) * it.kb / m.chunks2 - it.k_begin;
-  it.c_begin = index % groups * kColumns, it.c_end = min(it.c_begin + kColumns, cb);
+  it.c_begin = index % groups * m.columns2, it.c_end = min(it.c_begin + m.columns2, cb);
   if (!Many || choice.n_rows <= 4) run<1, true>(w.bits, it, shared);
   else if constexpr (Many) run<2, true>(w.bits, it, shared);
   release_next();
@@ -183,7 +184,12 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm) moe_down_kernel(const 
     if (is_last[c - it.c_begin] != 0) finish_down(m, choice, c, reinterpret_cast<float*>(shared));
 }
 
-int chunks_of(int k) { return (k / 128 + kMaxChunkBlocks - 1) / kMaxChunkBlocks; }
+int chunks_of(int k) {
+#ifdef EXPERIMENT
+  if (const char* e = getenv(k == 5120 ? "S1" : "S2")) return atoi(e);
+#endif
+  return (k / 128 + kMaxChunkBlocks - 1) / kMaxChunkBlocks;
+}
 int slots_of(int n_rows, int k) { return n_rows * k + 1; }
 
 template <bool Many>
@@ -191,10 +197,10 @@ Result<void> launch(const gpu::Stream& s, const Moe& m) {
   const int depth1 = (m.a.dim / 128 + m.chunks1 - 1) / m.chunks1, depth2 = (m.a.inter / 128 + m.chunks2 - 1) / m.chunks2;
   const int sums = m.a.n_rows * (m.a.k + 1) * 512;
   const int bytes1 = image_bytes<Many ? 2 : 1>(depth1), bytes2 = std::max(image_bytes<Many ? 2 : 1>(depth2), sums);
-  DSF_CUDA_TRY(cudaFuncSetAttribute(moe_up_kernel<Many>, cudaFuncAttributeMaxDynamicSharedMemorySize, image_bytes<2>(kMaxChunkBlocks)));
-  DSF_CUDA_TRY(cudaFuncSetAttribute(moe_down_kernel<Many>, cudaFuncAttributeMaxDynamicSharedMemorySize, image_bytes<2>(kMaxChunkBlocks)));
+  DSF_CUDA_TRY(cudaFuncSetAttribute(moe_up_kernel<Many>, cudaFuncAttributeMaxDynamicSharedMemorySize, image_bytes<Many ? 2 : 1>(kMaxChunkBlocks) > image_bytes<1>(10) ? image_bytes<2>(kMaxChunkBlocks) : image_bytes<1>(10)));
+  DSF_CUDA_TRY(cudaFuncSetAttribute(moe_down_kernel<Many>, cudaFuncAttributeMaxDynamicSharedMemorySize, image_bytes<Many ? 2 : 1>(kMaxChunkBlocks) > image_bytes<1>(10) ? image_bytes<2>(kMaxChunkBlocks) : image_bytes<1>(10)));
   const int n_slots = m.max_slots + (m.a.shared != nullptr ? 1 : 0);
-  const int groups1 = (m.a.inter / 128 + kColumns - 1) / kColumns, groups2 = (m.a.dim / 128 + kColumns - 1) / kColumns;
+  const int groups1 = (m.a.inter / 128 + m.columns1 - 1) / m.columns1, groups2 = (m.a.dim / 128 + m.columns2 - 1) / m.columns2;
   DSF_OK(launch_after(moe_up_kernel<Many>, s, n_slots * 2 * m.chunks1 * groups1, kThreads, static_cast<size_t>(bytes1), m));
   return launch_after(moe_down_kernel<Many>, s, n_slots * m.chunks2 * groups2, kThreads, static_cast<size_t>(bytes2), m);
 }
@@ -227,6 +233,11 @@ Result<void> exl3_moe(const gpu::Stream& s, const Exl3MoeArgs& a) {
   m.a = a;
   m.max_slots = a.n_rows * a.k;
   m.chunks1 = chunks_of(a.dim), m.chunks2 = chunks_of(a.inter);
+  m.columns1 = m.columns2 = 2;
+#ifdef EXPERIMENT
+  if (const char* e = getenv("C1")) m.columns1 = atoi(e);
+  if (const char* e = getenv("C2")) m.columns2 = atoi(e);
+#endif
   auto* free = static_cast<std::byte*>(a.workspace);
   m.z1 = reinterpret_cast<float*>(free), free += z1_bytes(a.n_rows, a.k, a.dim, a.inter);
   m.z2 = reinterpret_cast<float*>(free), free += z2_bytes(a.n_rows, a.k, a.dim, a.inter);
