@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "dsf/safetensors/safetensors.h"
 #include "dsf/test/support.h"
 #include "tools/serve/backends/ops/exl3_gemv/exl3_gemv.h"
+#include "tools/serve/backends/ops/exl3_gemv/exl3_reconstruct.h"
 #include "tools/serve/backends/ops/exl3_moe/exl3_moe.h"
 
 using namespace dsf;
@@ -253,8 +255,8 @@ TEST_CASE("the experts of 1 to 8 rows meet the affine oracle, and a row's bits d
     DeviceArray<uint8_t> workspace(serve::ops::exl3_moe_workspace_bytes(n_rows, k, dim, inter));
     DeviceArray<uint32_t> counters(std::vector<uint32_t>(serve::ops::exl3_moe_counters(n_rows, k, dim, inter), 0));
     serve::ops::Exl3MoeArgs a{dx.get(), did.get(), dw.get(), dtable.get(), dtable.get() + n_experts, y.get(), n_rows, k, dim, inter, 10, workspace.get(), counters.get()};
-    OK(serve::ops::exl3_moe(device.stream, a));
-    OK(serve::ops::exl3_moe(device.stream, a));  // the second call finds the counters as the first one did
+    OK(serve::ops::exl3_moe(device.stream, device.facts, a));
+    OK(serve::ops::exl3_moe(device.stream, device.facts, a));  // the second call finds the counters as the first one did
     OK(device.stream.wait());
     CHECK(counters.host() == std::vector<uint32_t>(serve::ops::exl3_moe_counters(n_rows, k, dim, inter), 0));
     return y.host();
@@ -267,4 +269,67 @@ TEST_CASE("the experts of 1 to 8 rows meet the affine oracle, and a row's bits d
     const auto part = run(first, n);
     CHECK(std::memcmp(part.data(), all.data() + first * dim, part.size() * sizeof(float)) == 0);
   }
+}
+
+TEST_CASE("reconstructed weights are the oracle's for every width and codebook") {
+  NEED_DEVICE("exl3_reconstruct");
+  Device device;
+  test::Random random(31);
+  using serve::ops::Exl3Codebook;
+  for (const auto& [host, name] : {std::pair{exl3::Codebook::kMul1, Exl3Codebook::kMul1}, {exl3::Codebook::kMcg, Exl3Codebook::kMcg}, {exl3::Codebook::k3Inst, Exl3Codebook::k3Inst}})
+    for (int bits = 1; bits <= 8; ++bits) {
+      const auto m = random_matrix(random, 384, 256, bits, host);
+      const DeviceMatrix w(device.stream, m);
+      std::vector<float> want(384 * 256);
+      exl3::dequantise(m.view(), want);
+      DeviceArray<float> got(want.size());
+      OK(serve::ops::exl3_reconstruct(device.stream, w.view, name, got.get()));
+      OK(device.stream.wait());
+      const double distance = test::relative_distance(got.host(), want);
+      CHECK_MESSAGE(distance < 5e-7, exl3::codebook_name(host) << " K" << bits << ": " << distance);  // two f32 sums of 128
+    }
+}
+
+TEST_CASE("the format owner's vectors: products of every width within the fp16 steps of the reference") {
+  NEED_DEVICE("exl3_vectors");
+  const auto path = test::shared_data() / "exl3_vectors.safetensors";
+  if (test::shared_data().empty() || !std::filesystem::exists(path)) return test::skip("exl3_vectors", "shared data not present");
+  Device device;
+  auto file = safetensors::File::open(path);
+  OK(file);
+  int n = 0;
+  for (const auto& t : file->header().tensors) {
+    const size_t cut = t.name.rfind(".trellis");
+    if (cut == std::string::npos || t.name.find("mul1") == std::string::npos) continue;
+    const std::string name = t.name.substr(0, cut + 1);
+    auto words = [&](const char* part) {
+      const auto v = *file->tensor(name + part);
+      std::vector<uint16_t> out(v.bytes.size() / 2);
+      std::memcpy(out.data(), v.bytes.data(), out.size() * 2);
+      return out;
+    };
+    exl3::Matrix m{256, 128, static_cast<int>(t.shape.at(2) / 16), exl3::Codebook::kMul1, words("trellis"), words("suh"), words("svh")};
+    const auto xv = *file->tensor(name + "x"), yv = *file->tensor(name + "y_f64");
+    std::vector<float> x(4 * 256), want(4 * 128);
+    for (size_t i = 0; i < x.size(); ++i) {
+      if (xv.dtype() == tensor::DType::kF16) {
+        uint16_t h;
+        std::memcpy(&h, xv.bytes.data() + 2 * i, 2);
+        const float magnitude = (h >> 10 & 31) == 0 ? std::ldexp(static_cast<float>(h & 1023), -24) : std::ldexp(1.0f + static_cast<float>(h & 1023) / 1024, (h >> 10 & 31) - 15);
+        x[i] = (h & 0x8000) != 0 ? -magnitude : magnitude;
+      } else {
+        std::memcpy(&x[i], xv.bytes.data() + 4 * i, 4);
+      }
+    }
+    for (size_t i = 0; i < want.size(); ++i) {
+      double d;
+      std::memcpy(&d, yv.bytes.data() + 8 * i, 8);
+      want[i] = static_cast<float>(d);
+    }
+    const DeviceMatrix w(device.stream, m);
+    const double distance = test::relative_distance(device.gemv({&w}, x, 4)[0], want);
+    CHECK_MESSAGE(distance < 6e-4, name << ": " << distance);  // y_f64 has x and its transform in fp16, we have neither
+    ++n;
+  }
+  CHECK(n == 8);
 }

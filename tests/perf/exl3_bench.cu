@@ -86,7 +86,7 @@ struct Layer {
 constexpr Layer kLayers[] = {{"moe", 2304, 3, 0, 134.9}, {"moe+shared", 2304, 3, 5, 0}, {"moe TP2", 1152, 3, 0, 96.0}, {"moe+shared TP2", 1152, 3, 5, 0}};
 
 // One MoE layer with six experts a row, all of them different while the pool lasts; a graph walks over disjoint choices.
-void time_layer(const gpu::Stream& s, const Buffers& b, const Layer& layer, int n_rows, double read_gbps) {
+void time_layer(const gpu::Stream& s, const gpu::Facts& facts, const Buffers& b, const Layer& layer, int n_rows, double read_gbps) {
   constexpr int kDim = 5120, kChoices = 6;
   const size_t bytes = size_t(kDim) * size_t(layer.inter) / 8 * size_t(layer.bits);
   const int n_experts = static_cast<int>((b.weights.bytes() - 3 * size_t(kDim) * size_t(layer.inter)) / (3 * bytes));
@@ -118,7 +118,7 @@ void time_layer(const gpu::Stream& s, const Buffers& b, const Layer& layer, int 
       a.experts = dtable.as<serve::ops::Exl3Expert>(), a.shared = layer.shared_bits != 0 ? a.experts + n_experts : nullptr;
       a.n_rows = n_rows, a.k = kChoices, a.dim = kDim, a.inter = layer.inter;
       a.workspace = b.workspace.data(), a.counters = b.counters.as<uint32_t>();
-      DSF_OK(serve::ops::exl3_moe(s, a));
+      DSF_OK(serve::ops::exl3_moe(s, facts, a));
     }
     return {};
   });
@@ -190,7 +190,7 @@ int main(int argc, char** argv) {
   }
   for (const Layer& layer : kLayers)
     for (const int n_rows : rows)
-      if (n_rows <= serve::ops::kExl3MoeRows && (only.empty() || only == layer.name)) time_layer(*stream, b, layer, n_rows, read_gbps);
+      if (n_rows <= serve::ops::kExl3MoeRows && (only.empty() || only == layer.name)) time_layer(*stream, *facts, b, layer, n_rows, read_gbps);
   OK(stream->wait());
   return 0;
 }

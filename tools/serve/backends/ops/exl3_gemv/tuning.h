@@ -25,19 +25,13 @@ inline Plan plan(int in, int out, int n_sms) {
   const int kb = in / 128, cb = out / 128;
   Plan best;
   double best_cost = 1e30;
-  int only = 0, cols = kMaxColumns;
-#ifdef EXPERIMENT
-  if (const char* e = getenv("S")) only = atoi(e);
-  if (const char* e = getenv("C")) cols = atoi(e);
-#endif
   for (int chunks = (kb + kMaxChunkBlocks - 1) / kMaxChunkBlocks; chunks <= kb; ++chunks) {
     const int slots = std::max(1, n_sms * kBlocksPerSm / chunks);
-    const int columns = std::min(cols, (cb + slots - 1) / slots);
+    const int columns = std::min(kMaxColumns, (cb + slots - 1) / slots);
     const int groups = (cb + columns - 1) / columns;
     const int per_sm = (chunks * groups + n_sms - 1) / n_sms;
     const double blocks_per_sm = columns == kMaxColumns ? static_cast<double>(kb) * cb / n_sms : static_cast<double>(per_sm) * kb / chunks * columns;
     const double cost = blocks_per_sm / sm_share(per_sm) + (chunks - 1) * (0.1 + 3e-5 * out);
-    if (only != 0 && chunks != only) continue;
     if (cost < best_cost) best_cost = cost, best = Plan{chunks, columns, groups};
   }
   return best;

@@ -13,7 +13,7 @@ namespace exl3 {
 namespace {
 
 constexpr int kMaxIds = kExl3MoeRows * kExl3MoeChoices;
-constexpr int kMaxMoeColumns = 16;
+constexpr int kMaxMoeColumns = 6;
 
 struct Moe {
   Exl3MoeArgs a;
@@ -185,11 +185,10 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm) moe_down_kernel(const 
 }
 
 int chunks_of(int k) {
-#ifdef EXPERIMENT
-  if (const char* e = getenv(k == 5120 ? "S1" : "S2")) return atoi(e);
-#endif
   return (k / 128 + kMaxChunkBlocks - 1) / kMaxChunkBlocks;
 }
+// As few thread blocks as fill the device once, but no more than `most` columns each (measured: docs/performance-exl3.md).
+int columns_for(int column_chunks, int n_sms, int most) { return std::clamp(column_chunks / (n_sms * kBlocksPerSm - 28), 1, most); }
 int slots_of(int n_rows, int k) { return n_rows * k + 1; }
 
 template <bool Many>
@@ -197,8 +196,8 @@ Result<void> launch(const gpu::Stream& s, const Moe& m) {
   const int depth1 = (m.a.dim / 128 + m.chunks1 - 1) / m.chunks1, depth2 = (m.a.inter / 128 + m.chunks2 - 1) / m.chunks2;
   const int sums = m.a.n_rows * (m.a.k + 1) * 512;
   const int bytes1 = image_bytes<Many ? 2 : 1>(depth1), bytes2 = std::max(image_bytes<Many ? 2 : 1>(depth2), sums);
-  DSF_CUDA_TRY(cudaFuncSetAttribute(moe_up_kernel<Many>, cudaFuncAttributeMaxDynamicSharedMemorySize, image_bytes<Many ? 2 : 1>(kMaxChunkBlocks) > image_bytes<1>(10) ? image_bytes<2>(kMaxChunkBlocks) : image_bytes<1>(10)));
-  DSF_CUDA_TRY(cudaFuncSetAttribute(moe_down_kernel<Many>, cudaFuncAttributeMaxDynamicSharedMemorySize, image_bytes<Many ? 2 : 1>(kMaxChunkBlocks) > image_bytes<1>(10) ? image_bytes<2>(kMaxChunkBlocks) : image_bytes<1>(10)));
+  DSF_CUDA_TRY(cudaFuncSetAttribute(moe_up_kernel<Many>, cudaFuncAttributeMaxDynamicSharedMemorySize, image_bytes<2>(kMaxChunkBlocks)));
+  DSF_CUDA_TRY(cudaFuncSetAttribute(moe_down_kernel<Many>, cudaFuncAttributeMaxDynamicSharedMemorySize, image_bytes<2>(kMaxChunkBlocks)));
   const int n_slots = m.max_slots + (m.a.shared != nullptr ? 1 : 0);
   const int groups1 = (m.a.inter / 128 + m.columns1 - 1) / m.columns1, groups2 = (m.a.dim / 128 + m.columns2 - 1) / m.columns2;
   DSF_OK(launch_after(moe_up_kernel<Many>, s, n_slots * 2 * m.chunks1 * groups1, kThreads, static_cast<size_t>(bytes1), m));
@@ -225,7 +224,7 @@ size_t exl3_moe_counters(int n_rows, int k, int dim, int inter) {
   return static_cast<size_t>(exl3::slots_of(n_rows, k) * (inter / 128) + dim / 128);
 }
 
-Result<void> exl3_moe(const gpu::Stream& s, const Exl3MoeArgs& a) {
+Result<void> exl3_moe(const gpu::Stream& s, const gpu::Facts& device, const Exl3MoeArgs& a) {
   using namespace exl3;
   if (a.n_rows < 1 || a.n_rows > kExl3MoeRows || a.k < 1 || a.k > kExl3MoeChoices || a.dim <= 0 || a.inter <= 0 || a.dim % 128 != 0 || a.inter % 128 != 0)
     return fail(Code::kBug, "exl3_moe", "1 to 8 rows, 1 to 8 choices, sizes in multiples of 128");
@@ -233,11 +232,9 @@ Result<void> exl3_moe(const gpu::Stream& s, const Exl3MoeArgs& a) {
   m.a = a;
   m.max_slots = a.n_rows * a.k;
   m.chunks1 = chunks_of(a.dim), m.chunks2 = chunks_of(a.inter);
-  m.columns1 = m.columns2 = 2;
-#ifdef EXPERIMENT
-  if (const char* e = getenv("C1")) m.columns1 = atoi(e);
-  if (const char* e = getenv("C2")) m.columns2 = atoi(e);
-#endif
+  const int n_slots = m.max_slots + (a.shared != nullptr ? 1 : 0);
+  m.columns1 = columns_for(n_slots * 2 * m.chunks1 * (a.inter / 128), device.n_sms, 6);
+  m.columns2 = columns_for(n_slots * m.chunks2 * (a.dim / 128), device.n_sms, 3);
   auto* free = static_cast<std::byte*>(a.workspace);
   m.z1 = reinterpret_cast<float*>(free), free += z1_bytes(a.n_rows, a.k, a.dim, a.inter);
   m.z2 = reinterpret_cast<float*>(free), free += z2_bytes(a.n_rows, a.k, a.dim, a.inter);

@@ -33,7 +33,7 @@ struct Exl3MoeArgs {
   void* workspace = nullptr;            // exl3_moe_workspace_bytes()
   uint32_t* counters = nullptr;         // [exl3_moe_counters()], zero before the first call; every call leaves them zero
 };
-Result<void> exl3_moe(const gpu::Stream& s, const Exl3MoeArgs& a);
+Result<void> exl3_moe(const gpu::Stream& s, const gpu::Facts& device, const Exl3MoeArgs& a);
 size_t exl3_moe_workspace_bytes(int n_rows, int k, int dim, int inter);
 size_t exl3_moe_counters(int n_rows, int k, int dim, int inter);
 
