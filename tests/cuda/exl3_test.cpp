@@ -13,6 +13,7 @@
 #include "dsf/test/support.h"
 #include "tools/serve/backends/ops/exl3_gemv/exl3_gemv.h"
 #include "tools/serve/backends/ops/exl3_gemv/exl3_reconstruct.h"
+#include "tools/serve/backends/ops/exl3_gemv/tuning.h"
 #include "tools/serve/backends/ops/exl3_moe/exl3_moe.h"
 
 using namespace dsf;
@@ -332,4 +333,17 @@ TEST_CASE("the format owner's vectors: products of every width within the fp16 s
     ++n;
   }
   CHECK(n == 8);
+}
+
+TEST_CASE("cuts cover every column, keep the image small and do not know the number of rows") {
+  using namespace serve::ops::exl3;
+  for (const int n_sms : {48, 132})
+    for (const auto& [in, out] : {std::pair<int, int>{128, 128}, {512, 128}, {1280, 32768}, {2304, 5120}, {5120, 512}, {5120, 129280}, {8192, 5120}, {15360, 5120}}) {
+      const Plan p = plan(in, out, n_sms);
+      CHECK(p.columns >= 1);
+      CHECK(p.groups * p.columns >= out / 128);
+      CHECK((p.groups - 1) * p.columns < out / 128);
+      CHECK(p.chunks <= in / 128);
+      CHECK((in / 128 + p.chunks - 1) / p.chunks <= kMaxChunkBlocks);
+    }
 }

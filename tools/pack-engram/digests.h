@@ -4,13 +4,7 @@
 
 namespace dsf::pack_engram {
 
-// What the folder's record says of one file.
-struct RecordedFile {
-  PackFile file;
-  uint64_t block_rows = 0;
-  std::vector<std::string> block_sha256;
-};
 // A wrong file is an Outcome. Errors: kLocal.
-Result<Outcome> compare_with_digests(const RecordedFile& recorded);
+Result<Outcome> compare_with_digests(const PackFile& file, const engram::RecordedPack& recorded);
 
 }  // namespace dsf::pack_engram

@@ -42,12 +42,4 @@ Result<std::vector<PackFile>> files_of(const Plan& plan, const engram::Layout& l
   return out;
 }
 
-std::string tree_sha256(const engram::PackedHeader& header, const std::vector<std::string>& block_sha256) {
-  codec::Sha256 hash;
-  hash.update(codec::sha256(engram::encode_header(header)).bytes);
-  for (const std::string& block : block_sha256)
-    if (const auto digest = codec::Digest::from_hex(block)) hash.update(digest->bytes);
-  return hash.finish().hex();
-}
-
 }  // namespace dsf::pack_engram

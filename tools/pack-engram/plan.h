@@ -7,14 +7,15 @@
 #include <vector>
 
 #include "dsf/base/result.h"
+#include "dsf/engram/pack_record.h"
 #include "dsf/engram/packed.h"
 #include "dsf/engram/rows.h"
 #include "tools/pack-engram/options.h"
 
 namespace dsf::pack_engram {
 
-// Rows read, compared, hashed and written at a time: 17 MiB of records in the release. Also the unit of the record's digests.
-inline constexpr uint64_t kBlockRows = 65536;
+// Rows read, compared, hashed and written at a time.
+inline constexpr uint64_t kBlockRows = engram::kPackBlockRows;
 
 struct PackFile {
   size_t layer_index = 0;
@@ -43,8 +44,5 @@ struct Outcome {
 // Opens configuration and tables. Errors: kMissing, kUsage (configuration), kContent (tables).
 Result<Source> open_source(const Plan& plan);
 Result<std::vector<PackFile>> files_of(const Plan& plan, const engram::Layout& layout);
-
-// SHA-256 over the header's and the blocks' digests: identifies a packed file without a second pass over it.
-std::string tree_sha256(const engram::PackedHeader& header, const std::vector<std::string>& block_sha256);
 
 }  // namespace dsf::pack_engram

@@ -51,7 +51,7 @@ Result<Outcome> pack_or_keep(const PackFile& file, const Source& source, bool fo
       existing.status = "kept";
       return existing;
     }
-    if (existing.status != "missing") cli::log(cli::Level::kWarn, "packing again", {{"file", file.path.string()}, {"reason", existing.what}});
+    if (existing.status != "missing") cli::log(cli::Level::kInfo, "packing again", {{"file", file.path.string()}, {"reason", existing.what}});
   }
   return pack_file(file, source);
 }
@@ -90,7 +90,7 @@ Result<Work> pack(const Plan& plan, const Source& source, const std::vector<Pack
         mine.push_back(o);
         written = written || o.status == "packed";
       }
-    const auto path = plan.packs / record_name(rank, plan.world);
+    const auto path = plan.packs / engram::pack_record_name(rank, plan.world);
     std::error_code ec;
     if (written || !std::filesystem::exists(path, ec)) DSF_OK(io::write_file_atomic(path, manifest::write(make_record(plan, &source, mine, {}))));
   }
@@ -98,12 +98,17 @@ Result<Work> pack(const Plan& plan, const Source& source, const std::vector<Pack
 }
 
 Result<Work> check_digests(const Plan& plan) {
-  std::vector<RecordedFile> files;
+  std::vector<std::pair<PackFile, engram::RecordedPack>> files;
   for (const int rank : plan.ranks) {
-    DSF_TRY(auto recorded, load_recorded(plan, rank));
-    std::move(recorded.begin(), recorded.end(), std::back_inserter(files));
+    auto recorded = engram::load_pack_record(plan.packs, rank, plan.world);
+    if (!recorded) {
+      Error e = std::move(recorded).error();
+      if (e.code == Code::kMissing) e.fix = "give --source to compare with the tables themselves";
+      return fail(std::move(e));
+    }
+    for (auto& r : *recorded) files.emplace_back(PackFile{0, rank, plan.packs / r.file, r.header}, std::move(r));
   }
-  return for_each_file(files.size(), plan.jobs, [&](size_t i) { return compare_with_digests(files[i]); });
+  return for_each_file(files.size(), plan.jobs, [&](size_t i) { return compare_with_digests(files[i].first, files[i].second); });
 }
 
 void print_people(const Plan& plan, const Work& work, std::ostream& out, std::ostream& err) {

@@ -45,9 +45,9 @@ Result<void> ZstdWriter::finish() {
   return impl_->run({}, ZSTD_e_end);
 }
 
-Result<std::string> zstd_decompress(std::span<const std::byte> data, std::string_view subject, size_t max_bytes) {
+Result<ZstdPrefix> zstd_decompress_prefix(std::span<const std::byte> data, std::string_view subject, size_t max_bytes) {
   const std::unique_ptr<ZSTD_DCtx, size_t (*)(ZSTD_DCtx*)> ctx(ZSTD_createDCtx(), ZSTD_freeDCtx);
-  std::string out;
+  ZstdPrefix out;
   std::string buffer(ZSTD_DStreamOutSize(), '\0');
   ZSTD_inBuffer in{data.data(), data.size(), 0};
   size_t left = 0;
@@ -58,12 +58,18 @@ Result<std::string> zstd_decompress(std::span<const std::byte> data, std::string
     if (ZSTD_isError(left) != 0)
       return fail(Code::kContent, std::string(subject), std::string("damaged zstd data: ") + ZSTD_getErrorName(left), {}, "zstd");
     full = chunk.pos == chunk.size;
-    if (out.size() + chunk.pos > max_bytes)
+    if (out.text.size() + chunk.pos > max_bytes)
       return fail(Code::kContent, std::string(subject), "expands beyond " + std::to_string(max_bytes) + " bytes", {}, "too_large");
-    out.append(buffer.data(), chunk.pos);
+    out.text.append(buffer.data(), chunk.pos);
   }
-  if (left != 0 || data.empty()) return fail(Code::kContent, std::string(subject), "zstd data ends in the middle of a frame", {}, "truncated");
+  out.complete = left == 0 && !data.empty();
   return out;
+}
+
+Result<std::string> zstd_decompress(std::span<const std::byte> data, std::string_view subject, size_t max_bytes) {
+  DSF_TRY(ZstdPrefix all, zstd_decompress_prefix(data, subject, max_bytes));
+  if (!all.complete) return fail(Code::kContent, std::string(subject), "zstd data ends in the middle of a frame", {}, "truncated");
+  return std::move(all.text);
 }
 
 std::string zstd_compress(std::span<const std::byte> data, int level) {

@@ -132,7 +132,7 @@ std::vector<fs::path> CheckpointRows::files() const {
 
 std::vector<std::pair<std::string, std::string>> CheckpointRows::identity() const {
   std::vector<std::pair<std::string, std::string>> out{{"engram", "checkpoint"}};
-  for (const fs::path& f : files()) out.emplace_back("engram_file", f.string());
+  for (const fs::path& f : files()) out.emplace_back("engram_file", f.filename().string());
   return out;
 }
 

@@ -114,6 +114,8 @@ Result<void> check_spec(const Spec& s) {
   if (s.layer_ids.empty()) return bad("engram_layer_ids is empty, this model has no Engram tables");
   if (s.layer_ids.size() > 64) return bad("engram_layer_ids has more than 64 entries");
   if (s.layer_ids.size() != s.num_embeddings.size()) return bad("engram_num_embeddings and engram_layer_ids have different lengths");
+  // Every order of every layer walks over all earlier primes: hostile sizes would search for minutes. The release has 48 columns.
+  if (static_cast<int64_t>(s.layer_ids.size()) * (s.max_ngram_size - 1) * s.n_heads > 1024) return bad("the Engram layers have more than 1024 hash columns together");
   if (std::set<int64_t>(s.layer_ids.begin(), s.layer_ids.end()).size() != s.layer_ids.size()) return bad("engram_layer_ids repeats a layer");
   for (const int64_t id : s.layer_ids)
     if (id < 0 || id > 100000) return bad("engram_layer_ids holds " + std::to_string(id));

@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "dsf/base/check.h"
 #include "dsf/codec/sha256.h"
+#include "dsf/engram/pack_record.h"
 #include "dsf/engram/packed.h"
 #include "dsf/engram/rows.h"
 
@@ -43,9 +45,9 @@ Result<std::unique_ptr<PackedRows>> PackedRows::open(const std::filesystem::path
     for (int rank = first; rank <= last; ++rank) {
       DSF_TRY(const PackedHeader want, expected_header(layout, l, rank, selection.world));
       DSF_TRY(io::Fd fd, open_part(dir / packed_file_name(layout.layers()[l].layer_id, rank, selection.world), want));
-      parts[l].push_back({std::move(fd), {static_cast<int64_t>(want.lo), static_cast<int64_t>(want.hi)}});
+      parts[l].push_back({std::move(fd), {static_cast<int64_t>(want.lo), static_cast<int64_t>(want.hi)}, rank});
     }
-  return std::unique_ptr<PackedRows>(new PackedRows(std::move(layout), std::move(parts)));
+  return std::unique_ptr<PackedRows>(new PackedRows(std::move(layout), std::move(parts), selection.world));
 }
 
 RowRange PackedRows::owned(size_t layer_index) const {
@@ -67,10 +69,17 @@ Result<void> PackedRows::read(size_t layer_index, std::span<const int64_t> rows,
   return {};
 }
 
+// The record that the packer left stands for the bytes; without one only names and sizes are known.
 std::vector<std::pair<std::string, std::string>> PackedRows::identity() const {
   std::vector<std::pair<std::string, std::string>> out{{"engram", "packed"}};
+  std::set<std::filesystem::path> records;
   for (const auto& parts : parts_)
-    for (const Part& p : parts) out.emplace_back("engram_file", p.fd.path().string());
+    for (const Part& p : parts) {
+      out.emplace_back("engram_file", p.fd.path().filename().string());
+      records.insert(p.fd.path().parent_path() / pack_record_name(p.rank, world_));
+    }
+  for (const auto& record : records)
+    if (const auto digest = codec::sha256_file(record)) out.emplace_back("engram_record_sha256", digest->hex());
   return out;
 }
 

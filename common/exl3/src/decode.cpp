@@ -24,8 +24,8 @@ std::unique_ptr<const Tables> make_tables(Codebook c) {
 }
 
 const Tables& tables(Codebook c) {
-  static const std::array<std::unique_ptr<const Tables>, 3> all = {make_tables(Codebook::k3Inst), make_tables(Codebook::kMcg),
-                                                                   make_tables(Codebook::kMul1)};
+  static const std::array<std::unique_ptr<const Tables>, 3> all = {
+      make_tables(Codebook::k3Inst), make_tables(Codebook::kMcg), make_tables(Codebook::kMul1)};
   return *all[static_cast<size_t>(c)];
 }
 
@@ -33,7 +33,8 @@ const Tables& tables(Codebook c) {
 uint16_t masked_sum(uint32_t x) {
   x = (x & 0x8FFF8FFFu) ^ 0x3B603B60u;
   // An fp16 sum is exact in f32, so this is one rounding.
-  return tensor::f32_to_f16(tensor::f16_to_f32(static_cast<uint16_t>(x)) + tensor::f16_to_f32(static_cast<uint16_t>(x >> 16)));
+  return tensor::f32_to_f16(tensor::f16_to_f32(static_cast<uint16_t>(x)) +
+                            tensor::f16_to_f32(static_cast<uint16_t>(x >> 16)));
 }
 
 // MUL1: an affine function of the byte sum. The numerator is below 2^20, so the only rounding is the last.
@@ -49,9 +50,12 @@ uint32_t stream_word(std::span<const std::byte> words, size_t i) { return load_l
 
 uint16_t codebook_value(Codebook c, uint16_t state) {
   switch (c) {
-    case Codebook::k3Inst: return masked_sum(89226354u * state + 64248484u);
-    case Codebook::kMcg: return masked_sum(kMcgMultiplier * state);
-    case Codebook::kMul1: return byte_sum(kMul1Multiplier * state);
+    case Codebook::k3Inst:
+      return masked_sum(89226354u * state + 64248484u);
+    case Codebook::kMcg:
+      return masked_sum(kMcgMultiplier * state);
+    case Codebook::kMul1:
+      return byte_sum(kMul1Multiplier * state);
   }
   return 0;
 }
@@ -82,7 +86,8 @@ TileStates unpack_states(std::span<const std::byte> words, int half_bits) {
 }
 
 void pack_states(const TileStates& states, int bits, std::span<std::byte> words) {
-  DSF_CHECK(bits >= 1 && bits <= kMaxBits && words.size() == 32 * static_cast<size_t>(bits), "tile size and width disagree");
+  DSF_CHECK(bits >= 1 && bits <= kMaxBits && words.size() == 32 * static_cast<size_t>(bits),
+            "tile size and width disagree");
   const uint32_t mask = (1u << bits) - 1;
   uint64_t window = 0;
   int filled = 0;
@@ -107,7 +112,8 @@ void decode_inner(const PackedMatrix& m, std::span<uint16_t> inner) {
       const TileStates states = unpack_states(m.tile(kt, nt), 2 * m.bits);
       for (int t = 0; t < 256; ++t) {
         const TilePosition at = tile_position(t);
-        inner[static_cast<size_t>((kt * kTile + at.row) * m.out + nt * kTile + at.col)] = values[states[static_cast<size_t>(t)]];
+        inner[static_cast<size_t>((kt * kTile + at.row) * m.out + nt * kTile + at.col)] =
+            values[states[static_cast<size_t>(t)]];
       }
     }
   }

@@ -30,7 +30,8 @@ Result<TensorView> typed(const Checkpoint& checkpoint, const std::string& name, 
   return view;
 }
 
-// Scales with the length of their axis, and every one finite: one infinity would become NaN everywhere behind the Hadamard.
+// Scales with the length of their axis, and every one finite: one infinity would become NaN everywhere behind the
+// Hadamard.
 Result<TensorView> scales(const Checkpoint& checkpoint, const std::string& name, int64_t length) {
   DSF_TRY(TensorView view, typed(checkpoint, name, DType::kF16, 1));
   if (view.shape()[0] != length) {
@@ -49,12 +50,14 @@ Result<void> check_marker(const Checkpoint& checkpoint, const std::string& name,
   const auto value = load_le<uint32_t>(view.bytes.data());
   if (value != want) {
     return bad(checkpoint, name,
-               "marker is " + std::to_string(static_cast<int32_t>(value)) + ", want " + std::to_string(static_cast<int32_t>(want)));
+               "marker is " + std::to_string(static_cast<int32_t>(value)) + ", want " +
+                   std::to_string(static_cast<int32_t>(want)));
   }
   return {};
 }
 
-// The codebook from the marker that is present. A wrong codebook never fails later, it only answers nonsense: fail closed here.
+// The codebook from the marker that is present. A wrong codebook never fails later, it only answers nonsense: fail
+// closed here.
 Result<Codebook> codebook_of(const Checkpoint& checkpoint, const std::string& p) {
   const bool mul1 = checkpoint.contains(p + ".mul1");
   const bool mcg = checkpoint.contains(p + ".mcg");
@@ -74,7 +77,8 @@ Result<void> refuse_other_forms(const Checkpoint& checkpoint, const std::string&
   for (const char* part : {".su", ".sv"}) {
     if (checkpoint.contains(p + part)) return bad(checkpoint, p + part, "packed sign vectors are not supported");
   }
-  if (checkpoint.contains(p + ".bias")) return bad(checkpoint, p + ".bias", "packed matrices with a bias are not supported");
+  if (checkpoint.contains(p + ".bias"))
+    return bad(checkpoint, p + ".bias", "packed matrices with a bias are not supported");
   if (checkpoint.contains(p + ".scale")) return bad(checkpoint, p + ".scale", "belongs to another weight format");
   return {};
 }
@@ -105,15 +109,24 @@ std::vector<std::byte> copy_bytes(std::span<const uint16_t> words) {
 
 std::string_view codebook_name(Codebook c) {
   switch (c) {
-    case Codebook::k3Inst: return "3inst";
-    case Codebook::kMcg: return "mcg";
-    case Codebook::kMul1: return "mul1";
+    case Codebook::k3Inst:
+      return "3inst";
+    case Codebook::kMcg:
+      return "mcg";
+    case Codebook::kMul1:
+      return "mul1";
   }
   return "?";
 }
 
 PackedMatrix Matrix::view() const {
-  return {in, out, bits, codebook, std::as_bytes(std::span(trellis)), std::as_bytes(std::span(suh)), std::as_bytes(std::span(svh))};
+  return {in,
+          out,
+          bits,
+          codebook,
+          std::as_bytes(std::span(trellis)),
+          std::as_bytes(std::span(suh)),
+          std::as_bytes(std::span(svh))};
 }
 
 bool is_packed(const Checkpoint& checkpoint, std::string_view name) {
@@ -150,8 +163,8 @@ Result<PackedMatrix> open(const Checkpoint& checkpoint, std::string_view name, i
   DSF_TRY(PackedMatrix m, open(checkpoint, name));
   if (m.out != out || m.in != in) {
     return bad(checkpoint, std::string(name) + ".trellis",
-               "holds " + std::to_string(m.in) + " inputs and " + std::to_string(m.out) + " outputs, the configuration wants " +
-                   std::to_string(in) + " and " + std::to_string(out));
+               "holds " + std::to_string(m.in) + " inputs and " + std::to_string(m.out) +
+                   " outputs, the configuration wants " + std::to_string(in) + " and " + std::to_string(out));
   }
   return m;
 }

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "dsf/base/check.h"
+#include "dsf/base/random.h"
 #include "dsf/tensor/dtype.h"
 #include "viterbi.h"
 
@@ -18,11 +19,11 @@ struct Expected {
   float scale;
   double mse;
 };
-constexpr Expected kMul1[] = {{1.05f, 0.2756}, {0.97f, 0.0687},   {0.95f, 0.01755},  {0.90f, 0.00446},
+constexpr Expected kMul1[] = {{1.05f, 0.2756},  {0.97f, 0.0687},   {0.95f, 0.01755},  {0.90f, 0.00446},
                               {0.90f, 0.00115}, {0.85f, 0.000292}, {0.80f, 0.000079}, {0.80f, 0.000020}};
-constexpr Expected kMcg[] = {{1.3f, 0.2678},  {1.2f, 0.0686},  {1.12f, 0.0173}, {1.06f, 0.00460},
+constexpr Expected kMcg[] = {{1.3f, 0.2678},   {1.2f, 0.0686},  {1.12f, 0.0173}, {1.06f, 0.00460},
                              {1.06f, 0.00117}, {1.0f, 0.00031}, {1.0f, 0.00008}, {0.95f, 0.00002}};
-constexpr Expected k3Inst[] = {{1.3f, 0.2685},  {1.2f, 0.0690},  {1.12f, 0.0178}, {1.06f, 0.00468},
+constexpr Expected k3Inst[] = {{1.3f, 0.2685},   {1.2f, 0.0690},  {1.12f, 0.0178}, {1.06f, 0.00468},
                                {1.06f, 0.00119}, {1.0f, 0.00032}, {1.0f, 0.00008}, {0.95f, 0.00002}};
 
 const Expected& expected(Codebook codebook, int bits) {
@@ -30,22 +31,6 @@ const Expected& expected(Codebook codebook, int bits) {
   const Expected* table = codebook == Codebook::kMul1 ? kMul1 : codebook == Codebook::kMcg ? kMcg : k3Inst;
   return table[bits - 1];
 }
-
-// splitmix64: every output bit depends on every input bit, and it is the same everywhere.
-class Random {
- public:
-  explicit Random(uint64_t seed) : state_(seed) {}
-  uint64_t next() {
-    uint64_t z = state_ += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-  }
-  double sign() { return next() >> 63 ? -1.0 : 1.0; }
-
- private:
-  uint64_t state_;
-};
 
 // The order in which viterbi_kernel.h walks the states.
 std::vector<float> arrange_values(Codebook codebook, int bits) {
@@ -119,9 +104,9 @@ double rms(std::span<const double> v) {
   return std::sqrt(squares / static_cast<double>(v.size()));
 }
 
-// Random signs and a power of two near the matrix's own magnitude, so that suh stays near 1 whatever the weights are. A column of
-// zeros gets the scale 0: its output is then exactly 0.
-std::vector<uint16_t> output_scales(const Grid& w, size_t out, Random& random) {
+// Random signs and a power of two near the matrix's own magnitude, so that suh stays near 1 whatever the weights are. A
+// column of zeros gets the scale 0: its output is then exactly 0.
+std::vector<uint16_t> output_scales(const Grid& w, size_t out, SplitMix64& random) {
   int exponent = 0;
   if (const double size = rms(w); size > 0) std::frexp(size, &exponent);
   const auto magnitude = static_cast<float>(std::ldexp(1.0, std::clamp(exponent, -14, 15)));
@@ -135,8 +120,9 @@ std::vector<uint16_t> output_scales(const Grid& w, size_t out, Random& random) {
   return svh;
 }
 
-// Signs times what brings every input's row to the codebook's scale, 0 for a row of zeros. w: already divided by svh, turned along out.
-std::vector<uint16_t> input_scales(const Grid& w, size_t in, size_t out, float scale, Random& random) {
+// Signs times what brings every input's row to the codebook's scale, 0 for a row of zeros. w: already divided by svh,
+// turned along out.
+std::vector<uint16_t> input_scales(const Grid& w, size_t in, size_t out, float scale, SplitMix64& random) {
   std::vector<uint16_t> suh(in);
   for (size_t k = 0; k < in; ++k) {
     const double size = rms(std::span(w).subspan(k * out, out));
@@ -168,9 +154,11 @@ std::vector<float> tile_targets(const Grid& w, size_t in, size_t out) {
 
 Result<void> check_arguments(std::span<const float> weight, int64_t out, int64_t in, int bits) {
   const std::string subject = "exl3 quantizer";
-  if (bits < 1 || bits > kMaxBits) return fail(Code::kUsage, subject, "width " + std::to_string(bits) + " is not 1 to 8 bits");
+  if (bits < 1 || bits > kMaxBits)
+    return fail(Code::kUsage, subject, "width " + std::to_string(bits) + " is not 1 to 8 bits");
   if (in <= 0 || out <= 0 || in % kBlock != 0 || out % kBlock != 0) {
-    return fail(Code::kUsage, subject, "[" + std::to_string(out) + ", " + std::to_string(in) + "] is not whole 128 x 128 blocks",
+    return fail(Code::kUsage, subject,
+                "[" + std::to_string(out) + ", " + std::to_string(in) + "] is not whole 128 x 128 blocks",
                 "pad the matrix with zeros to multiples of 128");
   }
   DSF_CHECK(weight.size() == static_cast<size_t>(in * out), "weight is not [out, in]");
@@ -185,7 +173,8 @@ Result<void> check_arguments(std::span<const float> weight, int64_t out, int64_t
 float best_scale(Codebook codebook, int bits) { return expected(codebook, bits).scale; }
 double expected_error(Codebook codebook, int bits) { return std::sqrt(expected(codebook, bits).mse); }
 
-void quantize_tiles(std::span<const float> targets, int bits, Codebook codebook, int threads, std::span<TileStates> states) {
+void quantize_tiles(std::span<const float> targets, int bits, Codebook codebook, int threads,
+                    std::span<TileStates> states) {
   DSF_CHECK(bits >= 1 && bits <= kMaxBits && targets.size() == states.size() * 256, "targets and states disagree");
   const std::vector<float> values = arrange_values(codebook, bits);
   const detail::SearchPair search = search_pair();
@@ -196,7 +185,8 @@ void quantize_tiles(std::span<const float> targets, int bits, Codebook codebook,
       const size_t first = 2 * pair, n = std::min<size_t>(2, states.size() - first);
       std::copy_n(targets.begin() + static_cast<std::ptrdiff_t>(first * 256), n * 256, in.begin());
       search(bits, values.data(), in.data(), scratch.data(), found.data());
-      for (size_t i = 0; i < n; ++i) std::copy_n(found.begin() + static_cast<std::ptrdiff_t>(i * 256), 256, states[first + i].begin());
+      for (size_t i = 0; i < n; ++i)
+        std::copy_n(found.begin() + static_cast<std::ptrdiff_t>(i * 256), 256, states[first + i].begin());
     };
   });
 }
@@ -205,7 +195,7 @@ Result<Matrix> quantize(std::span<const float> weight, int64_t out, int64_t in, 
   DSF_OK(check_arguments(weight, out, in, options.bits));
   const auto n_in = static_cast<size_t>(in), n_out = static_cast<size_t>(out);
   Matrix m{in, out, options.bits, options.codebook, {}, {}, {}};
-  Random random(options.seed);
+  SplitMix64 random(options.seed);
   Grid w(n_in * n_out);
   for (size_t n = 0; n < n_out; ++n)
     for (size_t k = 0; k < n_in; ++k) w[k * n_out + n] = double{weight[n * n_in + k]};
@@ -222,7 +212,8 @@ Result<Matrix> quantize(std::span<const float> weight, int64_t out, int64_t in, 
   const size_t tile_words = 16 * static_cast<size_t>(options.bits);
   m.trellis.resize(states.size() * tile_words);
   for (size_t i = 0; i < states.size(); ++i) {
-    pack_states(states[i], options.bits, std::as_writable_bytes(std::span(m.trellis).subspan(i * tile_words, tile_words)));
+    pack_states(states[i], options.bits,
+                std::as_writable_bytes(std::span(m.trellis).subspan(i * tile_words, tile_words)));
   }
   return m;
 }

@@ -1,13 +1,18 @@
-// The trellis search as one source for every instruction set: included by viterbi_*.cpp inside a namespace of its own. Everything here
-// is static and uses no library template, so that no copy made with wider instructions can be linked into code for all machines.
+// The trellis search as one source for every instruction set: included by viterbi_*.cpp inside a namespace of its own.
+// Everything here is static and uses no library template, so that no copy made with wider instructions can be linked
+// into code for all machines.
 //
-// Symbols: K bits; B = 2^K branches; a node is the last 16-K bits seen, N = 2^(16-K) nodes. A transition is a 16-bit state
-//   s = p << (16-K) | g << K | b     from node  p << (16-2K) | g     to node  g << K | b        p, b < B; g < G = 2^(16-2K)
+// Symbols: K bits; B = 2^K branches; a node is the last 16-K bits seen, N = 2^(16-K) nodes. A transition is a 16-bit
+// state
+//   s = p << (16-K) | g << K | b     from node  p << (16-2K) | g     to node  g << K | b        p, b < B; g < G =
+//   2^(16-2K)
 // so the B nodes g << K | b share their B predecessors: cost'[g,b] = min over p of cost[p,g] + (value(s) - w)^2.
-// The search keeps costs instead of back pointers: the minimum loop then has no index to carry. Rows between the kept ones are computed
-// again on the walk back, for the few nodes it needs, so that the kept rows of a pair stay in the cache (at most 8.5 MB).
+// The search keeps costs instead of back pointers: the minimum loop then has no index to carry. Rows between the kept
+// ones are computed again on the walk back, for the few nodes it needs, so that the kept rows of a pair stay in the
+// cache (at most 8.5 MB).
 
-// Costs that one vector register holds. Wider than the machine's registers the compiler would fall back to single values.
+// Costs that one vector register holds. Wider than the machine's registers the compiler would fall back to single
+// values.
 #if defined(__AVX2__)
 constexpr int kLanes = 8;
 #else
@@ -25,8 +30,8 @@ struct Trellis {
   static constexpr int kBranches = 1 << K;
   static constexpr int kNodes = 1 << (16 - K);
   static constexpr int kGroups = 1 << (16 - 2 * K);
-  // A row of costs is kept by [p][g], so that a step reads kBranches streams. At a pitch of kGroups they would fall on the same cache
-  // sets and evict each other wherever that is a multiple of 1 KiB.
+  // A row of costs is kept by [p][g], so that a step reads kBranches streams. At a pitch of kGroups they would fall on
+  // the same cache sets and evict each other wherever that is a multiple of 1 KiB.
   static constexpr int kPitch = K <= 4 ? kGroups + 16 : kGroups;
   static constexpr int kRowFloats = kBranches * kPitch;
   static int place(int node) { return (node >> (16 - 2 * K)) * kPitch + (node & (kGroups - 1)); }
@@ -34,7 +39,8 @@ struct Trellis {
   static constexpr int kStride = K == 1 ? 4 : K <= 3 ? 2 : 1;
   static constexpr int kKeptRows = kTargets / kStride + 1;
   static constexpr int kRows = kKeptRows + 2;
-  // Steps before and after the boundary of the first pass: five memories of the trellis, after which survivors have merged.
+  // Steps before and after the boundary of the first pass: five memories of the trellis, after which survivors have
+  // merged.
   static constexpr int kReach = 80 / K + 8;
 };
 
@@ -163,7 +169,8 @@ struct Pair {
     }
   }
 
-  // The cost of `node` before target r, from the kept row at or before r, by the same operations as in step(): the same bits.
+  // The cost of `node` before target r, from the kept row at or before r, by the same operations as in step(): the same
+  // bits.
   float cost(int tile, const float* targets, int r, int node) const {
     if (r % T::kStride == 0) return row(tile, r)[T::place(node)];
     int ignored;
@@ -182,7 +189,8 @@ struct Pair {
     return best;
   }
 
-  // From `node` after target last - 1 back to the node before target first; states, when wanted, of the targets between.
+  // From `node` after target last - 1 back to the node before target first; states, when wanted, of the targets
+  // between.
   int walk_back(int tile, const float* targets, int first, int last, int node, unsigned short* states) const {
     for (int r = last - 1; r >= first; --r) {
       int p = 0;
@@ -197,7 +205,8 @@ struct Pair {
   void boundary(const float* targets, int* nodes) const {
     float around[kTiles][2 * T::kReach];
     for (int i = 0; i < kTiles; ++i) {
-      for (int r = 0; r < 2 * T::kReach; ++r) around[i][r] = targets[i * kTargets + (kTargets - T::kReach + r) % kTargets];
+      for (int r = 0; r < 2 * T::kReach; ++r)
+        around[i][r] = targets[i * kTargets + (kTargets - T::kReach + r) % kTargets];
     }
     const float* const both[kTiles] = {around[0], around[1]};
     start(0);
@@ -231,14 +240,22 @@ static void search(const float* values, const float* targets, float* scratch, un
 
 static void search_any(int bits, const float* values, const float* targets, float* scratch, unsigned short* states) {
   switch (bits) {
-    case 1: return search<1>(values, targets, scratch, states);
-    case 2: return search<2>(values, targets, scratch, states);
-    case 3: return search<3>(values, targets, scratch, states);
-    case 4: return search<4>(values, targets, scratch, states);
-    case 5: return search<5>(values, targets, scratch, states);
-    case 6: return search<6>(values, targets, scratch, states);
-    case 7: return search<7>(values, targets, scratch, states);
-    default: return search<8>(values, targets, scratch, states);
+    case 1:
+      return search<1>(values, targets, scratch, states);
+    case 2:
+      return search<2>(values, targets, scratch, states);
+    case 3:
+      return search<3>(values, targets, scratch, states);
+    case 4:
+      return search<4>(values, targets, scratch, states);
+    case 5:
+      return search<5>(values, targets, scratch, states);
+    case 6:
+      return search<6>(values, targets, scratch, states);
+    case 7:
+      return search<7>(values, targets, scratch, states);
+    default:
+      return search<8>(values, targets, scratch, states);
   }
 }
 

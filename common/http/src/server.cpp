@@ -27,7 +27,9 @@ constexpr int kRefusing = 32;  // threads that only answer 503; beyond them a co
 std::string address_text(const sockaddr* address, socklen_t size) {
   std::array<char, NI_MAXHOST> host{};
   std::array<char, NI_MAXSERV> port{};
-  if (getnameinfo(address, size, host.data(), host.size(), port.data(), port.size(), NI_NUMERICHOST | NI_NUMERICSERV) != 0) return "unknown";
+  if (getnameinfo(address, size, host.data(), host.size(), port.data(), port.size(), NI_NUMERICHOST | NI_NUMERICSERV) !=
+      0)
+    return "unknown";
   const std::string_view name(host.data());
   const bool v6 = name.find(':') != std::string_view::npos;
   return (v6 ? "[" : "") + std::string(name) + (v6 ? "]:" : ":") + port.data();
@@ -42,7 +44,8 @@ Result<int> bind_one(const addrinfo& address, const std::string& subject) {
   const int on = 1;
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (bind(fd, address.ai_addr, address.ai_addrlen) != 0 || ::listen(fd, 128) != 0) {
-    if (errno == EADDRINUSE) return fail(Code::kBusy, subject, "address in use", "choose another port or stop the other server");
+    if (errno == EADDRINUSE)
+      return fail(Code::kBusy, subject, "address in use", "choose another port or stop the other server");
     return fail(Code::kLocal, subject, "cannot listen: " + errno_words());
   }
   closer.release();
@@ -57,7 +60,8 @@ Result<int> listen_on(const ServerOptions& options) {
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
   addrinfo* found = nullptr;
   const int error = getaddrinfo(options.host.c_str(), std::to_string(options.port).c_str(), &hints, &found);
-  if (error != 0) return fail(Code::kUsage, subject, std::string("cannot resolve the address to listen on: ") + gai_strerror(error));
+  if (error != 0)
+    return fail(Code::kUsage, subject, std::string("cannot resolve the address to listen on: ") + gai_strerror(error));
   const ScopeExit freer([found] { freeaddrinfo(found); });
   return bind_one(*found, subject);
 }
@@ -65,7 +69,11 @@ Result<int> listen_on(const ServerOptions& options) {
 class ServerImpl final : public Server {
  public:
   ServerImpl(ServerOptions options, Handler handler, int listen_fd, int stop_fd, int close_fd)
-      : options_(std::move(options)), handler_(std::move(handler)), listen_fd_(listen_fd), stop_fd_(stop_fd), close_fd_(close_fd) {
+      : options_(std::move(options)),
+        handler_(std::move(handler)),
+        listen_fd_(listen_fd),
+        stop_fd_(stop_fd),
+        close_fd_(close_fd) {
     sockaddr_storage address{};
     socklen_t size = sizeof address;
     if (getsockname(listen_fd_, reinterpret_cast<sockaddr*>(&address), &size) == 0) {
@@ -179,7 +187,8 @@ Result<std::unique_ptr<Server>> Server::listen(ServerOptions options, Handler ha
     }
     return fail(Code::kLocal, options.host, "cannot create an event descriptor: " + why);
   }
-  return std::unique_ptr<Server>(std::make_unique<ServerImpl>(std::move(options), std::move(handler), listen_fd, stop_fd, close_fd));
+  return std::unique_ptr<Server>(
+      std::make_unique<ServerImpl>(std::move(options), std::move(handler), listen_fd, stop_fd, close_fd));
 }
 
 }  // namespace dsf::http

@@ -20,16 +20,33 @@ std::string_view reason_phrase(int status) {
     int status;
     std::string_view phrase;
   };
-  static constexpr std::array kRows{
-      Row{200, "OK"},           Row{201, "Created"},         Row{202, "Accepted"},
-      Row{204, "No Content"},   Row{206, "Partial Content"}, Row{301, "Moved Permanently"},
-      Row{302, "Found"},        Row{304, "Not Modified"},    Row{307, "Temporary Redirect"},
-      Row{308, "Permanent Redirect"}, Row{400, "Bad Request"}, Row{401, "Unauthorized"},
-      Row{403, "Forbidden"},    Row{404, "Not Found"},       Row{405, "Method Not Allowed"},
-      Row{408, "Request Timeout"}, Row{413, "Content Too Large"}, Row{416, "Range Not Satisfiable"},
-      Row{417, "Expectation Failed"}, Row{429, "Too Many Requests"}, Row{431, "Request Header Fields Too Large"},
-      Row{500, "Internal Server Error"}, Row{501, "Not Implemented"}, Row{502, "Bad Gateway"},
-      Row{503, "Service Unavailable"}, Row{504, "Gateway Timeout"}, Row{505, "HTTP Version Not Supported"}};
+  static constexpr std::array kRows{Row{200, "OK"},
+                                    Row{201, "Created"},
+                                    Row{202, "Accepted"},
+                                    Row{204, "No Content"},
+                                    Row{206, "Partial Content"},
+                                    Row{301, "Moved Permanently"},
+                                    Row{302, "Found"},
+                                    Row{304, "Not Modified"},
+                                    Row{307, "Temporary Redirect"},
+                                    Row{308, "Permanent Redirect"},
+                                    Row{400, "Bad Request"},
+                                    Row{401, "Unauthorized"},
+                                    Row{403, "Forbidden"},
+                                    Row{404, "Not Found"},
+                                    Row{405, "Method Not Allowed"},
+                                    Row{408, "Request Timeout"},
+                                    Row{413, "Content Too Large"},
+                                    Row{416, "Range Not Satisfiable"},
+                                    Row{417, "Expectation Failed"},
+                                    Row{429, "Too Many Requests"},
+                                    Row{431, "Request Header Fields Too Large"},
+                                    Row{500, "Internal Server Error"},
+                                    Row{501, "Not Implemented"},
+                                    Row{502, "Bad Gateway"},
+                                    Row{503, "Service Unavailable"},
+                                    Row{504, "Gateway Timeout"},
+                                    Row{505, "HTTP Version Not Supported"}};
   const auto row = std::find_if(kRows.begin(), kRows.end(), [&](const Row& r) { return r.status == status; });
   return row == kRows.end() ? std::string_view("Status") : row->phrase;
 }
@@ -55,7 +72,12 @@ bool body_forbidden(int status) { return status < 200 || status == 204 || status
 class Writer final : public ResponseWriter {
  public:
   Writer(Socket& socket, const std::atomic<bool>& stopping, int64_t stall_us, bool head, bool http10, bool keep_alive)
-      : socket_(socket), stopping_(stopping), stall_us_(stall_us), head_(head), http10_(http10), keep_alive_(keep_alive) {}
+      : socket_(socket),
+        stopping_(stopping),
+        stall_us_(stall_us),
+        head_(head),
+        http10_(http10),
+        keep_alive_(keep_alive) {}
 
   void send(int status, const Headers& headers, std::string_view body) override {
     if (phase_ != Phase::kIdle) return;
@@ -194,10 +216,14 @@ class Connection {
       }
       bytes.clear();
       switch (socket_.receive(bytes, deadline_ns, true)) {
-        case Socket::Got::kData: parser_.feed(bytes); break;
-        case Socket::Got::kTimeout: return parser_.started() ? reply_error(408, "the request did not arrive in time") : false;
+        case Socket::Got::kData:
+          parser_.feed(bytes);
+          break;
+        case Socket::Got::kTimeout:
+          return parser_.started() ? reply_error(408, "the request did not arrive in time") : false;
         case Socket::Got::kClosed:
-        case Socket::Got::kStopped: return false;
+        case Socket::Got::kStopped:
+          return false;
       }
     }
   }
@@ -206,13 +232,13 @@ class Connection {
   bool answer() {
     ServerRequest request = std::move(parser_.request());
     request.peer = peer_;
-    Writer writer(socket_, *context_.stopping, context_.options->idle_timeout_us, request.method == "HEAD", parser_.http10(),
-                  parser_.keep_alive());
+    Writer writer(socket_, *context_.stopping, context_.options->idle_timeout_us, request.method == "HEAD",
+                  parser_.http10(), parser_.keep_alive());
     try {
       (*context_.handler)(request, writer);
     } catch (const std::exception&) {
-      // The handler turns its own failures into responses; what arrives here is a bug in it, and the peer must not take half an answer
-      // for a whole one.
+      // The handler turns its own failures into responses; what arrives here is a bug in it, and the peer must not take
+      // half an answer for a whole one.
       if (!writer.untouched()) writer.abort(true);
     }
     if (writer.untouched()) {
@@ -228,7 +254,9 @@ class Connection {
 
   bool reply_error(int status, const std::string& why) {
     Writer writer(socket_, *context_.stopping, kLingerUs, false, false, false);
-    writer.send(status, {{"Content-Type", "text/plain"}}, why + "\n");
+    const ErrorBody body =
+        context_.options->error_body ? context_.options->error_body(status, why) : ErrorBody{"text/plain", why + "\n"};
+    writer.send(status, {{"Content-Type", body.content_type}}, body.body);
     return false;
   }
 

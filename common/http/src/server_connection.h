@@ -1,5 +1,6 @@
 #pragma once
-// One accepted connection: reads requests, runs the handler, writes responses, until either side ends it. Runs on its own thread.
+// One accepted connection: reads requests, runs the handler, writes responses, until either side ends it. Runs on its
+// own thread.
 #include <atomic>
 #include <string>
 

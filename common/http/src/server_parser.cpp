@@ -16,11 +16,13 @@ constexpr size_t kMaxChunkLine = 4096;  // size and extensions of one chunk
 
 bool equal_nocase(std::string_view a, std::string_view b) {
   const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
-  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [&](char x, char y) { return lower(x) == lower(y); });
+  return a.size() == b.size() &&
+         std::equal(a.begin(), a.end(), b.begin(), [&](char x, char y) { return lower(x) == lower(y); });
 }
 
 size_t count_fields(const Headers& headers, std::string_view name) {
-  return static_cast<size_t>(std::count_if(headers.begin(), headers.end(), [&](const auto& h) { return equal_nocase(h.first, name); }));
+  return static_cast<size_t>(
+      std::count_if(headers.begin(), headers.end(), [&](const auto& h) { return equal_nocase(h.first, name); }));
 }
 
 // "HTTP/2.0" is a version we do not speak; "FOO" is not a version.
@@ -29,7 +31,8 @@ bool names_other_version(std::string_view block) {
   const size_t space = line.rfind(' ');
   if (space == std::string_view::npos) return false;
   const std::string_view word = line.substr(space + 1);
-  return word.size() == 8 && word.starts_with("HTTP/") && word[6] == '.' && word[5] >= '0' && word[5] <= '9' && word[7] >= '0' && word[7] <= '9';
+  return word.size() == 8 && word.starts_with("HTTP/") && word[6] == '.' && word[5] >= '0' && word[5] <= '9' &&
+         word[7] >= '0' && word[7] <= '9';
 }
 
 // Absolute form ("GET http://host/path") keeps only what origin form would say.
@@ -140,13 +143,15 @@ bool RequestParser::read_fields(std::string_view block) {
   const size_t used = parser.put(boost::asio::const_buffer(block.data(), block.size()), error);
   if (error == beast_http::error::need_more) error = {};  // wants the body, which is not its business
   if (error || !parser.is_header_done() || used > block.size()) {
-    if (error == beast_http::error::bad_version && names_other_version(block)) return bad(505, "HTTP/1.1 is spoken here"), false;
+    if (error == beast_http::error::bad_version && names_other_version(block))
+      return bad(505, "HTTP/1.1 is spoken here"), false;
     return bad(400, error ? "malformed request: " + error.message() : "malformed request"), false;
   }
   const auto& message = parser.get();
   request_.method = std::string(message.method_string());
   request_.target = std::string(message.target());
-  for (const auto& field : message) request_.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
+  for (const auto& field : message)
+    request_.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
   http10_ = message.version() < 11;
   keep_alive_ = message.keep_alive();
   return true;
@@ -160,7 +165,8 @@ bool RequestParser::check_framing() {
   const size_t n_coding = count_fields(request_.headers, "Transfer-Encoding");
   if (n_length + n_coding > 1) return bad(400, "ambiguous body length"), false;
   if (n_coding == 1) {
-    if (http10_ || !equal_nocase(request_.header("Transfer-Encoding"), "chunked")) return bad(400, "unsupported transfer coding"), false;
+    if (http10_ || !equal_nocase(request_.header("Transfer-Encoding"), "chunked"))
+      return bad(400, "unsupported transfer coding"), false;
     framing_ = Framing::kChunkSize;
     state_ = State::kBody;
     return true;
@@ -184,7 +190,8 @@ void RequestParser::read_body() {
   pending_.erase(0, at);
 }
 
-// One piece of the body, starting at pending_[at]; false when it needs more bytes than there are, or the request is bad.
+// One piece of the body, starting at pending_[at]; false when it needs more bytes than there are, or the request is
+// bad.
 bool RequestParser::body_step(size_t& at) {
   if (framing_ == Framing::kLength || framing_ == Framing::kChunkData) {
     const auto n = static_cast<size_t>(std::min<uint64_t>(remaining_, pending_.size() - at));
@@ -211,7 +218,8 @@ bool RequestParser::body_step(size_t& at) {
   const size_t length = (lf == std::string::npos ? pending_.size() : lf + 1) - at;
   if (length > limit) return bad(400, "chunk header or trailer larger than the limit"), false;
   if (lf == std::string::npos) return false;
-  if (length < 2 || pending_[lf - 1] != '\r') return bad(400, "line feed without carriage return in the chunked body"), false;
+  if (length < 2 || pending_[lf - 1] != '\r')
+    return bad(400, "line feed without carriage return in the chunked body"), false;
   const std::string_view line = std::string_view(pending_).substr(at, length - 2);
   at += length;
   return framing_ == Framing::kTrailer ? read_trailer_line(line) : read_chunk_line(line);

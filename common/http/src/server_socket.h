@@ -1,6 +1,6 @@
 #pragma once
-// A connected TCP socket as the server uses it: non-blocking, with deadlines, and a stop descriptor that ends every wait.
-// One owner, one thread, except that the stop descriptor is shared.
+// A connected TCP socket as the server uses it: non-blocking, with deadlines, and a stop descriptor that ends every
+// wait. One owner, one thread, except that the stop descriptor is shared.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -24,7 +24,8 @@ class Socket {
   bool open() const { return fd_ >= 0; }
   void close();
   void reset();  // closes with RST
-  // Says that nothing more comes, then reads what the peer still sends, so that closing does not destroy the answer on its way.
+  // Says that nothing more comes, then reads what the peer still sends, so that closing does not destroy the answer on
+  // its way.
   void finish(int64_t linger_us);
 
  private:

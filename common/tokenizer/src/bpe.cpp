@@ -121,7 +121,7 @@ void Bpe::merge_by_heap(std::vector<int32_t>& symbols) const {
     consider(a.previous);
   }
   symbols.clear();
-  for (int32_t i = 0; i >= 0; i = node(i).next) symbols.push_back(node(i).id);
+  for (int32_t i = n > 0 ? 0 : -1; i >= 0; i = node(i).next) symbols.push_back(node(i).id);
 }
 
 }  // namespace dsf::tokenizer

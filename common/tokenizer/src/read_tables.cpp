@@ -14,7 +14,7 @@ using json::Cursor;
 using json::Value;
 
 constexpr size_t kMaxFileBytes = size_t{64} << 20;
-constexpr int64_t kMaxId = (1 << 21) - 1;
+constexpr int64_t kMaxId = (1 << 20) - 1;
 constexpr size_t kMaxTokenBytes = 4096;
 constexpr size_t kMaxPatterns = 16;
 
@@ -130,7 +130,7 @@ class Reader {
     if (!vocab.value().is_object()) return vocab.fail("object expected, got " + std::string(vocab.value().type_name()));
     for (const auto& [text, value] : vocab.value().as_object()) {
       const auto id = value.to_i64();
-      if (!id || *id < 0 || *id > kMaxId) return vocab.fail("the id of " + json::quote(text) + " is not an integer from 0 to 2097151");
+      if (!id || *id < 0 || *id > kMaxId) return vocab.fail("the id of " + json::quote(text) + " is not an integer from 0 to 1048575");
       DSF_OK(add({text, *id, false, false, false, true}));
     }
     return {};

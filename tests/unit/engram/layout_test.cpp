@@ -101,6 +101,7 @@ TEST_CASE("nonsense in the configuration is an error, never a crash") {
   CHECK(refused([](engram::Spec& s) { s.max_ngram_size = 1; }));
   CHECK(refused([](engram::Spec& s) { s.max_ngram_size = 1000000; }));
   CHECK(refused([](engram::Spec& s) { s.n_heads = 0; }));
+  CHECK(refused([](engram::Spec& s) { s.n_heads = 256; }));
   CHECK(refused([](engram::Spec& s) { s.head_dim = 48; }));
   CHECK(refused([](engram::Spec& s) { s.hash_vocab_size = INT64_MAX; }));
   CHECK(refused([](engram::Spec& s) { s.compressed_vocab_size = 0; }));

@@ -1,5 +1,6 @@
 #pragma once
-// What the EXL3 tests share: the generator of the specification's vectors, the CRC it names, and matrices of random words.
+// What the EXL3 tests share: the generator of the specification's vectors, the CRC it names, and matrices of random
+// words.
 #include <cstddef>
 #include <cstdint>
 #include <span>

@@ -65,7 +65,8 @@ TEST_CASE("a written matrix opens with its width and codebook") {
   for (const Codebook c : {Codebook::k3Inst, Codebook::kMcg, Codebook::kMul1}) {
     dsf::test::TempDir dir;
     const Matrix written = random_matrix(128, 256, 7, c, 3);
-    REQUIRE(dsf::safetensors::write_file(dir / "model.safetensors", to_tensors(written, "layers.0.attn.wq_a")).has_value());
+    REQUIRE(
+        dsf::safetensors::write_file(dir / "model.safetensors", to_tensors(written, "layers.0.attn.wq_a")).has_value());
     auto checkpoint = Checkpoint::open(dir.path());
     REQUIRE(checkpoint.has_value());
     CHECK(is_packed(*checkpoint, "layers.0.attn.wq_a"));
@@ -99,8 +100,12 @@ TEST_CASE("a matrix that is not what it must be is refused with the name of the 
   });
   refused(dsf::Code::kContent, "m.svh: want 128 values", [](auto& p) { reshape(p[2], {256}); });
   refused(dsf::Code::kContent, "m.suh: value 2 is not finite", [](auto& p) { p[1].bytes[5] = std::byte{0x7c}; });
-  refused(dsf::Code::kContent, "m.bias", [](auto& p) { p.push_back({"m.bias", DType::kF16, {1}, std::vector<std::byte>(2)}); });
-  refused(dsf::Code::kContent, "m.su", [](auto& p) { p.push_back({"m.su", DType::kI16, {1}, std::vector<std::byte>(2)}); });
+  refused(dsf::Code::kContent, "m.bias", [](auto& p) {
+    p.push_back({"m.bias", DType::kF16, {1}, std::vector<std::byte>(2)});
+  });
+  refused(dsf::Code::kContent, "m.su", [](auto& p) {
+    p.push_back({"m.su", DType::kI16, {1}, std::vector<std::byte>(2)});
+  });
 }
 
 TEST_CASE("the outputs of column splits stand side by side, those of row splits add up") {

@@ -15,7 +15,8 @@ using namespace dsf::exl3;
 
 namespace {
 
-// Sum of twelve uniforms: close enough to a Gaussian, and without the tail beyond the codebook that would rule at wide widths.
+// Sum of twelve uniforms: close enough to a Gaussian, and without the tail beyond the codebook that would rule at wide
+// widths.
 std::vector<float> gaussian(size_t n, uint32_t seed) {
   dsf::exl3::test::Lcg lcg(seed);
   std::vector<float> out(n);

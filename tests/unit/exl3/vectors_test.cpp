@@ -22,7 +22,13 @@ TensorView part(const File& file, const std::string& name) {
 }
 
 PackedMatrix vector_matrix(const File& file, const std::string& p, int bits, Codebook codebook) {
-  PackedMatrix m{256, 128, bits, codebook, part(file, p + ".trellis").bytes, part(file, p + ".suh").bytes, part(file, p + ".svh").bytes};
+  PackedMatrix m{256,
+                 128,
+                 bits,
+                 codebook,
+                 part(file, p + ".trellis").bytes,
+                 part(file, p + ".suh").bytes,
+                 part(file, p + ".svh").bytes};
   REQUIRE(m.trellis.size() == static_cast<size_t>(m.in * m.out * bits / 8));
   return m;
 }
@@ -58,7 +64,8 @@ void check_case(const File& file, int bits, Codebook codebook) {
   const double scale = rms(y);
   CHECK(worst_f64 < 1e-12 * scale);
   CHECK(worst_kernel < 2.5e-3 * scale);
-  // With its two input roundings applied the kernel is met closely, unless it accumulated in fp16 (narrow widths, exl3.md 1.3).
+  // With its two input roundings applied the kernel is met closely, unless it accumulated in fp16 (narrow widths,
+  // exl3.md 1.3).
   const bool f16_sums = codebook == Codebook::k3Inst ? bits == 4 : bits >= 2 && bits <= 4;
   CHECK(worst_rounded < (f16_sums ? 1e-3 : 1e-5) * scale);
 }

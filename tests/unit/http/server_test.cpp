@@ -16,7 +16,8 @@ using dsf::test::RawPeer;
 namespace {
 
 void echo(const http::ServerRequest& request, http::ResponseWriter& out) {
-  out.send(200, {{"Content-Type", "text/plain"}}, request.method + " " + request.path + " ?" + request.query + " [" + request.body + "]");
+  out.send(200, {{"Content-Type", "text/plain"}},
+           request.method + " " + request.path + " ?" + request.query + " [" + request.body + "]");
 }
 
 std::unique_ptr<http::Server> start(http::Handler handler = echo, http::ServerOptions options = {}) {
@@ -65,8 +66,10 @@ TEST_CASE("a request split at every byte is one request") {
 TEST_CASE("pipelined requests are answered in order on one connection") {
   const auto server = start();
   RawPeer peer(server->port());
-  peer.send("GET /1 HTTP/1.1\r\nHost: x\r\n\r\nPOST /2 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
-            "3;ext=\"v\"\r\nabc\r\n2\r\nde\r\n0\r\nX-Trailer: t\r\n\r\n\r\nGET /3 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  peer.send(
+      "GET /1 HTTP/1.1\r\nHost: x\r\n\r\nPOST /2 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+      "3;ext=\"v\"\r\nabc\r\n2\r\nde\r\n0\r\nX-Trailer: t\r\n\r\n\r\nGET /3 HTTP/1.1\r\nHost: x\r\nConnection: "
+      "close\r\n\r\n");
   const std::string text = peer.receive();
   const size_t one = text.find("GET /1 ? []"), two = text.find("POST /2 ? [abcde]"), three = text.find("GET /3 ? []");
   CHECK(one != std::string::npos);
@@ -138,7 +141,8 @@ TEST_CASE("a header over the limit is 431 and a body over the limit is 413, befo
   exact.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n" + std::string(100, 'b'));
   CHECK(status_of(exact.receive("]")) == 200);
   RawPeer chunked(server->port());
-  chunked.send("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n40\r\n" + std::string(64, 'b') + "\r\n40\r\n");
+  chunked.send("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n40\r\n" + std::string(64, 'b') +
+               "\r\n40\r\n");
   CHECK(status_of(chunked.receive()) == 413);
 }
 
@@ -195,7 +199,8 @@ TEST_CASE("streams are chunked for HTTP/1.1, raw with a length, and end with the
     CHECK(out.write("defgh"));
     out.end();
   });
-  CHECK(body_of(exchange(*server, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")) == "3\r\nabc\r\n5\r\ndefgh\r\n0\r\n\r\n");
+  CHECK(body_of(exchange(*server, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")) ==
+        "3\r\nabc\r\n5\r\ndefgh\r\n0\r\n\r\n");
   CHECK(body_of(exchange(*server, "GET /length HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")) == "abcdef");
   CHECK(body_of(exchange(*server, "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")) == "abcdefgh");
 }
@@ -212,7 +217,9 @@ TEST_CASE("a promised length that is not reached closes the connection") {
 }
 
 TEST_CASE("values from a request cannot start a new response header") {
-  const auto server = start([](const http::ServerRequest&, http::ResponseWriter& out) { out.send(200, {{"X", "a\r\nEvil: 1"}}, ""); });
+  const auto server = start([](const http::ServerRequest&, http::ResponseWriter& out) {
+    out.send(200, {{"X", "a\r\nEvil: 1"}}, "");
+  });
   const std::string text = exchange(*server, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
   CHECK(text.find("\r\nEvil") == std::string::npos);
   CHECK(text.find("X: a  Evil: 1\r\n") != std::string::npos);

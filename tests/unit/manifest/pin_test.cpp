@@ -245,3 +245,20 @@ TEST_CASE("a deployment places its pins side by side") {
   REQUIRE(!absent);
   CHECK(absent.error().code == Code::kMissing);
 }
+
+TEST_CASE("the committed manifests are in canonical form, and open where nothing is published") {
+  const auto dir = test::golden().parent_path().parent_path() / "manifests";
+  for (const char* name : {"deepseek-v4.1-flash", "deepseek-v4.1-flash-1017-exl3", "deepseek-v4.1-flash-1017-engram"}) {
+    const auto text = io::read_text(dir / (std::string(name) + ".json"));
+    REQUIRE_MESSAGE(text, name);
+    const auto canonical = manifest::check_canonical(*text, name);
+    CHECK_MESSAGE(canonical, (canonical ? "" : canonical.error().line()));
+    CHECK(manifest::parse_pin(*text, name)->name == name);
+  }
+  const auto deployment = manifest::load_deployment(dir / "deepseek-v4.1-flash-1017.json");
+  REQUIRE_MESSAGE(deployment, deployment.error().line());
+  REQUIRE(deployment->pins.size() == 2);
+  CHECK(deployment->pins[0].subfolder == "exl3");
+  CHECK(deployment->pins[0].pin.expect.at(0).count == 43);
+  CHECK(deployment->pins[1].pin.find("model-00047-of-00048.safetensors") != nullptr);
+}

@@ -1,12 +1,12 @@
 #include "tools/serve/engine/cpu_engine.h"
 
 #include <algorithm>
-#include <set>
 #include <string>
 #include <thread>
 
 #include "dsf/base/numeric.h"
 #include "dsf/safetensors/safetensors.h"
+#include "tools/serve/engine/step_check.h"
 
 namespace dsf::serve {
 namespace {
@@ -20,15 +20,19 @@ Result<void> check_config(const model::Config& c, bool fake_quant, const std::st
     const model::LayerRole& r = roles[i];
     if (r.ratio == 0) continue;
     if (roles[static_cast<size_t>(r.kv_source)].ratio != r.ratio)
-      return fail(Code::kContent, subject, "layer " + std::to_string(i) + " and its kv source layer have different compress_ratios");
+      return fail(Code::kContent, subject,
+                  "layer " + std::to_string(i) + " and its kv source layer have different compress_ratios");
     if (r.candidate_limited && r.kv_source != roles[static_cast<size_t>(c.candidate_source_layer_id)].kv_source)
-      return fail(Code::kContent, subject, "layer " + std::to_string(i) + " is limited to candidate blocks of another kv source");
+      return fail(Code::kContent, subject,
+                  "layer " + std::to_string(i) + " is limited to candidate blocks of another kv source");
   }
   return {};
 }
 
 EngineLimits make_limits(const CpuEngineOptions& o, const model::Config& c) {
-  return {.max_model_len = o.max_model_len > 0 ? o.max_model_len : c.max_position_embeddings, .max_sessions = o.max_sessions, .max_step_tokens = o.max_step_tokens};
+  return {.max_model_len = o.max_model_len > 0 ? o.max_model_len : c.max_position_embeddings,
+          .max_sessions = o.max_sessions,
+          .max_step_tokens = o.max_step_tokens};
 }
 
 }  // namespace
@@ -52,13 +56,15 @@ Result<std::unique_ptr<CpuEngine>> CpuEngine::open(CpuEngineOptions o) {
     DSF_TRY(e->engram_, EngramRows::open(c, o.model_dir, o.engram_dir, std::move(o.token_map)));
   }
   const int threads = o.threads > 0 ? o.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  e->forward_ = std::make_unique<Forward>(e->config_, e->weights_, ForwardOptions{.threads = threads, .fake_quant = o.fake_quant});
+  e->forward_ = std::make_unique<Forward>(e->config_, e->weights_,
+                                          ForwardOptions{.threads = threads, .fake_quant = o.fake_quant});
   return e;
 }
 
 Result<SessionId> CpuEngine::open() {
   if (std::ssize(sessions_) >= limits_.max_sessions)
-    return fail(Code::kBusy, "engine", "all " + std::to_string(limits_.max_sessions) + " sessions are open", "close one or raise the limit");
+    return fail(Code::kBusy, "engine", "all " + std::to_string(limits_.max_sessions) + " sessions are open",
+                "close one or raise the limit");
   const SessionId id = next_id_++;
   sessions_.emplace(id, forward_->make_session(id, limits_.max_step_tokens));
   return id;
@@ -72,24 +78,10 @@ int64_t CpuEngine::length(SessionId session) const {
 }
 
 Result<void> CpuEngine::check(std::span<const StepItem> items) const {
-  int64_t total = 0;
-  std::set<SessionId> seen;
-  for (const StepItem& item : items) {
-    const std::string subject = "session " + std::to_string(item.session);
-    const auto it = sessions_.find(item.session);
-    if (it == sessions_.end()) return fail(Code::kUsage, subject, "is not open");
-    if (!seen.insert(item.session).second) return fail(Code::kUsage, subject, "stands twice in one step");
-    if (item.tokens.empty()) return fail(Code::kUsage, subject, "has no tokens in this step");
-    if (std::ssize(item.tokens) > limits_.max_model_len - std::ssize(it->second.tokens))
-      return fail(Code::kUsage, subject, "would pass the model length of " + std::to_string(limits_.max_model_len), "shorten the prompt or the reply");
-    for (const int32_t t : item.tokens) {
-      if (t < 0 || t >= config_.vocab_size) return fail(Code::kUsage, subject, "token id " + std::to_string(t) + " is outside the vocabulary");
-    }
-    total += std::ssize(item.tokens);
-  }
-  if (total > limits_.max_step_tokens)
-    return fail(Code::kUsage, "step", std::to_string(total) + " tokens, at most " + std::to_string(limits_.max_step_tokens) + " fit");
-  return {};
+  return check_step(items, limits_, config_.vocab_size, [&](SessionId id) {
+    const auto it = sessions_.find(id);
+    return it == sessions_.end() ? std::nullopt : std::optional(static_cast<int64_t>(it->second.tokens.size()));
+  });
 }
 
 Result<Step> CpuEngine::make_step(std::span<const StepItem> items) {
@@ -98,7 +90,12 @@ Result<Step> CpuEngine::make_step(std::span<const StepItem> items) {
   for (const StepItem& item : items) {
     SessionState& session = sessions_.at(item.session);
     const int64_t start = std::ssize(session.tokens), n = std::ssize(item.tokens);
-    step.items.push_back({.session = &session, .row_begin = step.n_rows(), .n_rows = n, .start = start, .selection = {}, .candidate_blocks = {}});
+    step.items.push_back({.session = &session,
+                          .row_begin = step.n_rows(),
+                          .n_rows = n,
+                          .start = start,
+                          .selection = {},
+                          .candidate_blocks = {}});
     step.tokens.insert(step.tokens.end(), item.tokens.begin(), item.tokens.end());
     for (int64_t i = 0; i < n; ++i) step.positions.push_back(start + i);
     if (engram_) {
@@ -132,7 +129,8 @@ Result<void> CpuEngine::truncate(SessionId session, int64_t length) {
   if (it == sessions_.end()) return fail(Code::kUsage, "session " + std::to_string(session), "is not open");
   std::vector<int32_t>& tokens = it->second.tokens;
   if (length < 0 || length > std::ssize(tokens) || std::ssize(tokens) - length > limits_.max_step_tokens)
-    return fail(Code::kUsage, "session " + std::to_string(session), "cannot be cut to length " + std::to_string(length));
+    return fail(Code::kUsage, "session " + std::to_string(session),
+                "cannot be cut to length " + std::to_string(length));
   tokens.resize(static_cast<size_t>(length));
   return {};
 }
@@ -141,9 +139,11 @@ Result<DraftOutput> CpuEngine::draft(SessionId session, int32_t pending) {
   const std::string subject = "session " + std::to_string(session);
   const auto it = sessions_.find(session);
   if (it == sessions_.end()) return fail(Code::kUsage, subject, "is not open");
-  if (!has_drafter()) return fail(Code::kUsage, subject, "this checkpoint has no draft blocks, or they were not loaded");
+  if (!has_drafter())
+    return fail(Code::kUsage, subject, "this checkpoint has no draft blocks, or they were not loaded");
   if (it->second.tokens.empty()) return fail(Code::kUsage, subject, "is empty: the first draft needs a context");
-  if (pending < 0 || pending >= config_.vocab_size) return fail(Code::kUsage, subject, "token id " + std::to_string(pending) + " is outside the vocabulary");
+  if (pending < 0 || pending >= config_.vocab_size)
+    return fail(Code::kUsage, subject, "token id " + std::to_string(pending) + " is outside the vocabulary");
   return forward_->draft(it->second, pending);
 }
 

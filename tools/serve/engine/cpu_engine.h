@@ -1,9 +1,9 @@
 #pragma once
 // CpuEngine: the whole model on the CPU in f32. The oracle that kernels are judged by, and the backend of small models.
 //
-// Owns configuration, weights, Engram rows and sessions. One thread calls it (engine.h); it uses `threads` inside a step. The same token
-// in the same context gives the same bits whatever chunk, batch or thread count it is in. Memory: four bytes per weight.
-// Source: model.md sections 3 to 9, serving.md section 6.
+// Owns configuration, weights, Engram rows and sessions. One thread calls it (engine.h); it uses `threads` inside a
+// step. The same token in the same context gives the same bits whatever chunk, batch or thread count it is in. Memory:
+// four bytes per weight. Source: model.md sections 3 to 9, serving.md section 6.
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -17,16 +17,17 @@
 namespace dsf::serve {
 
 struct CpuEngineOptions {
-  std::filesystem::path model_dir;                // config.json, shards, index
-  std::filesystem::path engram_dir;               // packed row files of every rank; empty: tables of the checkpoint
-  std::optional<engram::TokenMap> token_map;      // nothing: from model_dir (tokenizer.json, else engram_token_map.json)
-  std::optional<model::Config> config;            // nothing: model_dir/config.json. For variants of one checkpoint
-  int64_t max_model_len = 0;                      // 0: max_position_embeddings
+  std::filesystem::path model_dir = {};   // config.json, shards, index
+  std::filesystem::path engram_dir = {};  // packed row files of every rank, or shards with the tables; empty: model_dir
+  std::optional<engram::TokenMap> token_map =
+      {};                                    // nothing: from model_dir (tokenizer.json, else engram_token_map.json)
+  std::optional<model::Config> config = {};  // nothing: model_dir/config.json. For variants of one checkpoint
+  int64_t max_model_len = 0;                 // 0: max_position_embeddings
   int64_t max_step_tokens = 512;
   int max_sessions = 8;
-  int threads = 0;                                // 0: the machine's
-  bool fake_quant = true;                         // the trained cache formats; off for comparisons in plain f32
-  bool draft = true;                              // load mtp.* when the configuration has draft blocks and the checkpoint holds them
+  int threads = 0;         // 0: the machine's
+  bool fake_quant = true;  // the trained cache formats; off for comparisons in plain f32
+  bool draft = true;       // load mtp.* when the configuration has draft blocks and the checkpoint holds them
 };
 
 class CpuEngine final : public Engine {
@@ -42,11 +43,12 @@ class CpuEngine final : public Engine {
   Result<StepOutput> step(std::span<const StepItem> items) override;
   std::vector<std::pair<std::string, std::string>> identity() const override;
 
-  // Forgets the last tokens of a session, at most max_step_tokens of them: rejected drafts. kUsage when length is out of range.
+  // Forgets the last tokens of a session, at most max_step_tokens of them: rejected drafts. kUsage when length is out
+  // of range.
   Result<void> truncate(SessionId session, int64_t length);
   bool has_drafter() const { return weights_.draft.has_value(); }
-  // Greedy drafts for the positions after `pending`, a token that was chosen but not yet appended. The session stays as it is.
-  // Errors: kUsage for an unknown session, an id outside the vocabulary, an empty session, or no drafter.
+  // Greedy drafts for the positions after `pending`, a token that was chosen but not yet appended. The session stays as
+  // it is. Errors: kUsage for an unknown session, an id outside the vocabulary, an empty session, or no drafter.
   Result<DraftOutput> draft(SessionId session, int32_t pending);
 
   Trace& trace() { return forward_->trace; }

@@ -1,8 +1,10 @@
 #pragma once
-// EngramRows: token ids of a session's next positions -> the concatenated Engram rows that each Engram layer's wkv multiplies.
+// EngramRows: token ids of a session's next positions -> the concatenated Engram rows that each Engram layer's wkv
+// multiplies.
 //
-// Owns the hasher and the row source. Const members from any thread. The look-back is a function of the session's tokens, so nothing is
-// kept between steps and chunking or cutting a session back changes nothing. Source: engram.md sections 3.3, 5.2, 5.6.
+// Owns the hasher and the row source. Const members from any thread. The look-back is a function of the session's
+// tokens, so nothing is kept between steps and chunking or cutting a session back changes nothing. Source: engram.md
+// sections 3.3, 5.2, 5.6.
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -21,10 +23,11 @@ namespace dsf::serve {
 
 class EngramRows {
  public:
-  // packed_dir: a folder with every rank's packed row files of one world size; empty: the tables in the checkpoint itself.
-  // map: the token map, or nothing to take it from the model folder (tokenizer.json, else engram_token_map.json).
-  static Result<EngramRows> open(const model::Config& config, const std::filesystem::path& model_dir, const std::filesystem::path& packed_dir,
-                                 std::optional<engram::TokenMap> map);
+  // engram_dir: a folder with every rank's packed row files of one world size; empty: the tables in the checkpoint
+  // itself. map: the token map, or nothing to take it from the model folder (tokenizer.json, else
+  // engram_token_map.json).
+  static Result<EngramRows> open(const model::Config& config, const std::filesystem::path& model_dir,
+                                 const std::filesystem::path& engram_dir, std::optional<engram::TokenMap> map);
 
   // tokens: the whole session including the new ones; the last n_new are asked for. Appends to values[layer index]:
   // [n_new, columns * head_dim]. Errors: kLocal, kContent from reading rows.
@@ -34,7 +37,8 @@ class EngramRows {
   std::vector<std::pair<std::string, std::string>> identity() const;
 
  private:
-  EngramRows(engram::Hasher hasher, std::unique_ptr<engram::RowSource> source) : hasher_(std::move(hasher)), source_(std::move(source)) {}
+  EngramRows(engram::Hasher hasher, std::unique_ptr<engram::RowSource> source)
+      : hasher_(std::move(hasher)), source_(std::move(source)) {}
   engram::Hasher hasher_;
   std::unique_ptr<engram::RowSource> source_;
 };

@@ -1,4 +1,5 @@
-// The layer stack: streams, hyper-connections, Engram, experts, logits. Attention is in attention.cpp, the drafter in draft.cpp.
+// The layer stack: streams, hyper-connections, Engram, experts, logits. Attention is in attention.cpp, the drafter in
+// draft.cpp.
 #include "tools/serve/engine/forward.h"
 
 #include <algorithm>
@@ -12,17 +13,26 @@ namespace dsf::serve {
 namespace {
 
 ops::YarnParams yarn(const model::YarnScaling& y) {
-  return {.enabled = y.enabled, .factor = y.factor, .beta_fast = y.beta_fast, .beta_slow = y.beta_slow, .original_length = y.original_max_position_embeddings};
+  return {.enabled = y.enabled,
+          .factor = y.factor,
+          .beta_fast = y.beta_fast,
+          .beta_slow = y.beta_slow,
+          .original_length = y.original_max_position_embeddings};
 }
 
 cpu::HyperShape hyper_shape(const model::Config& c) {
-  return {.n_streams = c.hc_mult, .dim = c.hidden_size, .sinkhorn_iters = c.hc_sinkhorn_iters, .hc_eps = static_cast<float>(c.hc_eps), .norm_eps = static_cast<float>(c.rms_norm_eps)};
+  return {.n_streams = c.hc_mult,
+          .dim = c.hidden_size,
+          .sinkhorn_iters = c.hc_sinkhorn_iters,
+          .hc_eps = static_cast<float>(c.hc_eps),
+          .norm_eps = static_cast<float>(c.rms_norm_eps)};
 }
 
 }  // namespace
 
 void Ring::store(int64_t first, std::span<const float> v) {
-  for (int64_t i = 0; i < std::ssize(v) / dim; ++i) std::copy_n(v.data() + i * dim, dim, values.data() + (first + i) % rows * dim);
+  for (int64_t i = 0; i < std::ssize(v) / dim; ++i)
+    std::copy_n(v.data() + i * dim, dim, values.data() + (first + i) % rows * dim);
 }
 
 Forward::Forward(const model::Config& config, const ModelWeights& weights, const ForwardOptions& options)
@@ -31,7 +41,8 @@ Forward::Forward(const model::Config& config, const ModelWeights& weights, const
       options_(options),
       roles_(model::layer_roles(config)),
       window_freq_(ops::rope_frequencies(config.qk_rope_head_dim, config.rope_theta, {})),
-      compressed_freq_(ops::rope_frequencies(config.qk_rope_head_dim, config.compress_rope_theta, yarn(config.rope_scaling))),
+      compressed_freq_(
+          ops::rope_frequencies(config.qk_rope_head_dim, config.compress_rope_theta, yarn(config.rope_scaling))),
       ops_(options.threads, hyper_shape(config)) {}
 
 SessionState Forward::make_session(SessionId id, int64_t max_step_tokens) const {
@@ -53,7 +64,8 @@ SessionState Forward::make_session(SessionId id, int64_t max_step_tokens) const 
 void Forward::run(Step& step) {
   embed(step.tokens, step.x, step.pre);
   const auto& targets = config_.dspark_target_layer_ids;
-  if (weights_.draft) step.taps.assign(static_cast<size_t>(step.n_rows() * std::ssize(targets) * config_.hidden_size), 0.0f);
+  if (weights_.draft)
+    step.taps.assign(static_cast<size_t>(step.n_rows() * std::ssize(targets) * config_.hidden_size), 0.0f);
   for (int64_t layer = 0; layer < config_.num_hidden_layers; ++layer) {
     if (trace.enter) trace.enter(layer, step.x, step.pre);
     const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
@@ -93,8 +105,14 @@ void Forward::apply_engram(Step& step, int64_t layer) {
   const int64_t s = config_.hc_mult, d = config_.hidden_size, n = step.n_rows();
   const Vec kv = linear(step.engram[static_cast<size_t>(roles_[static_cast<size_t>(layer)].engram)], w.wkv);
   ops_.pool().for_range(n, 1, [&](int64_t begin, int64_t end) {
-    ops::engram_gate_ref({.kv = kv.data() + begin * (s + 1) * d, .q_weight = w.q_weight.data(), .k_weight = w.k_weight.data(), .dead = nullptr,
-                          .x = step.x.data() + begin * s * d, .n_rows = end - begin, .n_streams = s, .dim = d,
+    ops::engram_gate_ref({.kv = kv.data() + begin * (s + 1) * d,
+                          .q_weight = w.q_weight.data(),
+                          .k_weight = w.k_weight.data(),
+                          .dead = nullptr,
+                          .x = step.x.data() + begin * s * d,
+                          .n_rows = end - begin,
+                          .n_streams = s,
+                          .dim = d,
                           .eps = static_cast<float>(config_.rms_norm_eps)});
   });
   report("engram_x", layer, step.x, n);
@@ -103,18 +121,35 @@ void Forward::apply_engram(Step& step, int64_t layer) {
 void Forward::take_tap(Step& step, int64_t target) {
   const int64_t d = config_.hidden_size, width = std::ssize(config_.dspark_target_layer_ids) * d;
   const Vec mean = ops_.stream_mean(step.x);
-  for (int64_t r = 0; r < step.n_rows(); ++r) std::copy_n(mean.begin() + r * d, d, step.taps.begin() + r * width + target * d);
+  for (int64_t r = 0; r < step.n_rows(); ++r)
+    std::copy_n(mean.begin() + r * d, d, step.taps.begin() + r * width + target * d);
 }
 
 Vec Forward::moe(int64_t layer, const MoeWeights& w, const Vec& x) {
   const int64_t d = config_.hidden_size, n = std::ssize(x) / d, k = w.experts_per_token;
   std::vector<int32_t> ids(static_cast<size_t>(n * k));
   Vec weights(ids.size()), y(x.size());
-  ops::moe_route_ref({.x = x.data(), .gate = w.gate.w.data(), .bias = w.bias.data(), .ids = ids.data(), .weights = weights.data(), .n_rows = n,
-                      .dim = d, .n_experts = w.gate.out, .k = k, .temperature = static_cast<float>(config_.gate_temp),
-                      .route_scale = static_cast<float>(config_.routed_scaling_factor), .normalise = config_.norm_topk_prob});
-  ops_.experts({.x = x.data(), .ids = ids.data(), .weights = weights.data(), .experts = w.expert_views.data(),
-                .shared = w.shared_view.inter > 0 ? &w.shared_view : nullptr, .y = y.data(), .n_rows = n, .dim = d, .k = k,
+  ops::moe_route_ref({.x = x.data(),
+                      .gate = w.gate.w.data(),
+                      .bias = w.bias.data(),
+                      .ids = ids.data(),
+                      .weights = weights.data(),
+                      .n_rows = n,
+                      .dim = d,
+                      .n_experts = w.gate.out,
+                      .k = k,
+                      .temperature = static_cast<float>(config_.gate_temp),
+                      .route_scale = static_cast<float>(config_.routed_scaling_factor),
+                      .normalise = config_.norm_topk_prob});
+  ops_.experts({.x = x.data(),
+                .ids = ids.data(),
+                .weights = weights.data(),
+                .experts = w.expert_views.data(),
+                .shared = w.shared_view.inter > 0 ? &w.shared_view : nullptr,
+                .y = y.data(),
+                .n_rows = n,
+                .dim = d,
+                .k = k,
                 .limit = static_cast<float>(config_.swiglu_limit)});
   if (trace.ids) trace.ids("expert_ids", layer, 0, ids, n);
   report("expert_weights", layer, weights, n);

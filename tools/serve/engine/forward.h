@@ -1,8 +1,9 @@
 #pragma once
 // Forward: the backbone as a list of ops over the rows of a step, and the drafter beside it.
 //
-// Borrows configuration and weights, which must outlive it; owns the thread pool. One thread. Sessions named by a step are written:
-// their caches get the step's positions; the caller appends the tokens afterwards. Source: model.md sections 3 to 8.
+// Borrows configuration and weights, which must outlive it; owns the thread pool. One thread. Sessions named by a step
+// are written: their caches get the step's positions; the caller appends the tokens afterwards. Source: model.md
+// sections 3 to 8.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -31,11 +32,13 @@ class Forward {
   // Caches of an empty session, for steps of at most max_step_tokens rows.
   SessionState make_session(SessionId id, int64_t max_step_tokens) const;
 
-  // Runs all layers. step: tokens, positions, items and engram filled in; afterwards x and pre are those leaving the last layer.
+  // Runs all layers. step: tokens, positions, items and engram filled in; afterwards x and pre are those leaving the
+  // last layer.
   void run(Step& step);
   // rows: rows of the step. [rows.size(), V]
   Vec logits(const Step& step, std::span<const int64_t> rows);
-  // Greedy drafts after the pending token, which stands at position session.tokens.size(). Needs draft weights. Writes nothing.
+  // Greedy drafts after the pending token, which stands at position session.tokens.size(). Needs draft weights. Writes
+  // nothing.
   DraftOutput draft(const SessionState& session, int32_t pending);
 
   Trace trace;
@@ -58,7 +61,8 @@ class Forward {
   void compress(Step& step, int64_t layer, const Vec& x);
   void append_groups(SourceCache& cache, const CompressorWeights& w, int64_t ratio, int64_t first, int64_t n_groups);
   void select(Step& step, int64_t layer, const Vec& x, const Vec& lora);
-  void select_item(StepRows& item, int64_t layer, const SourceCache& cache, int64_t ratio, const Vec& query, const Vec& weight);
+  void select_item(StepRows& item, int64_t layer, const SourceCache& cache, int64_t ratio, const Vec& query,
+                   const Vec& weight);
   Vec attend(Step& step, int64_t layer, const Vec& q);
   Vec output_projection(const AttentionWeights& w, Vec o, std::span<const int64_t> positions, const Vec& freq);
 

@@ -1,6 +1,7 @@
 #pragma once
-// One layer without its Engram: attention and experts, each between a collapse and an expand of the streams. The same in the backbone
-// and in the drafter, which differ in their attention alone. Private to the engine. Source: model.md section 3, serving.md section 6.4.
+// One layer without its Engram: attention and experts, each between a collapse and an expand of the streams. The same
+// in the backbone and in the drafter, which differ in their attention alone. Private to the engine. Source: model.md
+// section 3, serving.md section 6.4.
 #include "tools/serve/engine/forward.h"
 
 namespace dsf::serve {

@@ -1,9 +1,10 @@
 #pragma once
 // What a session holds between steps, and what one step works on.
 //
-// Everything in a session is addressed by absolute position, and rings keep max_step_tokens positions more than a window needs: a step
-// may write all its rows before any is read, and a session can be cut back by up to max_step_tokens positions by changing its length.
-// The engine owns sessions; one thread. Source: model.md sections 4.8 and 5, engram.md section 5.6, serving.md section 6.3.
+// Everything in a session is addressed by absolute position, and rings keep max_step_tokens positions more than a
+// window needs: a step may write all its rows before any is read, and a session can be cut back by up to
+// max_step_tokens positions by changing its length. The engine owns sessions; one thread. Source: model.md sections 4.8
+// and 5, engram.md section 5.6, serving.md section 6.3.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -25,9 +26,10 @@ struct Ring {
 
 // Of one KV source layer.
 struct SourceCache {
-  Ring value, gate;   // the compressor's projections; gate is empty at ratio 1. They hold the open group's tokens (the carry)
-  Vec rows;           // [n_groups, head_dim] compressed rows, rotated and quantised
-  Vec index_keys;     // [n_groups, index_head_dim]
+  Ring value,
+      gate;  // the compressor's projections; gate is empty at ratio 1. They hold the open group's tokens (the carry)
+  Vec rows;  // [n_groups, head_dim] compressed rows, rotated and quantised
+  Vec index_keys;  // [n_groups, index_head_dim]
 };
 
 struct SessionState {

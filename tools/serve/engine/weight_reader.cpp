@@ -11,17 +11,20 @@ namespace {
 constexpr int64_t kBlock = 32;
 
 Unexpected wrong_shape(const std::string& name, const tensor::Shape& got, const tensor::Shape& want) {
-  return fail(Code::kContent, name, "shape " + tensor::shape_text(got) + ", the configuration needs " + tensor::shape_text(want),
+  return fail(Code::kContent, name,
+              "shape " + tensor::shape_text(got) + ", the configuration needs " + tensor::shape_text(want),
               "use the config.json that belongs to this checkpoint");
 }
 
-Result<safetensors::TensorView> shaped(const safetensors::Checkpoint& c, const std::string& name, const tensor::Shape& want) {
+Result<safetensors::TensorView> shaped(const safetensors::Checkpoint& c, const std::string& name,
+                                       const tensor::Shape& want) {
   DSF_TRY(const safetensors::TensorView view, c.tensor(name));
   if (view.shape() != want) return wrong_shape(name, view.shape(), want);
   return view;
 }
 
-Result<void> read_quantised(const safetensors::Checkpoint& c, const std::string& name, const safetensors::TensorView& weight, Linear& l) {
+Result<void> read_quantised(const safetensors::Checkpoint& c, const std::string& name,
+                            const safetensors::TensorView& weight, Linear& l) {
   const bool fp8 = weight.dtype() == tensor::DType::kF8E4M3;
   const tensor::Shape scale_shape = {fp8 ? ceil_div(l.out, kBlock) : l.out, ceil_div(l.in, kBlock)};
   DSF_TRY(const safetensors::TensorView scale, shaped(c, name + ".scale", scale_shape));
@@ -60,7 +63,8 @@ Result<Linear> WeightReader::linear(const std::string& name, int64_t out, int64_
   }
   if (weight.shape() != tensor::Shape{out, in}) return wrong_shape(stored, weight.shape(), {out, in});
   if (checkpoint_.contains(name + ".scale")) {
-    if (weight.dtype() != tensor::DType::kF8E4M3) return fail(Code::kContent, stored, "has a scale but is neither F8_E4M3 nor I8");
+    if (weight.dtype() != tensor::DType::kF8E4M3)
+      return fail(Code::kContent, stored, "has a scale but is neither F8_E4M3 nor I8");
     DSF_OK(read_quantised(checkpoint_, name, weight, l));
     return l;
   }
@@ -68,7 +72,8 @@ Result<Linear> WeightReader::linear(const std::string& name, int64_t out, int64_
   return l;
 }
 
-Result<std::vector<Linear>> WeightReader::grouped(const std::string& name, int64_t groups, int64_t out, int64_t in) const {
+Result<std::vector<Linear>> WeightReader::grouped(const std::string& name, int64_t groups, int64_t out,
+                                                  int64_t in) const {
   std::vector<Linear> parts;
   if (exl3::is_packed(checkpoint_, name + ".slice.0")) {
     for (int64_t g = 0; g < groups; ++g) {

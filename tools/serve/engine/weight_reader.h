@@ -12,6 +12,7 @@ namespace dsf::serve {
 class WeightReader {
  public:
   explicit WeightReader(const safetensors::Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
+  const safetensors::Checkpoint& checkpoint() const { return checkpoint_; }
 
   // A tensor of any float type with n elements.
   Result<Vec> vector(const std::string& name, int64_t n) const;

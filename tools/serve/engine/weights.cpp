@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "dsf/model/router.h"
 #include "tools/serve/engine/weight_reader.h"
 
 namespace dsf::serve {
@@ -67,27 +68,35 @@ Result<Expert> load_expert(const WeightReader& r, const std::string& p, int64_t 
   return e;
 }
 
-ops::ExpertWeights view(const Expert& e) { return {.w1 = e.w1.w.data(), .w3 = e.w3.w.data(), .w2 = e.w2.w.data(), .inter = e.w1.out}; }
+ops::ExpertWeights view(const Expert& e) {
+  return {.w1 = e.w1.w.data(), .w3 = e.w3.w.data(), .w2 = e.w2.w.data(), .inter = e.w1.out};
+}
 
-Result<MoeWeights> load_moe(const WeightReader& r, const Config& c, const std::string& p, int64_t n_experts, int64_t per_token) {
+Result<MoeWeights> load_moe(const WeightReader& r, const Config& c, const std::string& p, int64_t n_experts,
+                            int64_t per_token) {
   MoeWeights m;
   m.experts_per_token = per_token;
-  DSF_TRY(m.gate, r.linear(p + "gate", n_experts, c.hidden_size));
-  DSF_TRY(m.bias, r.vector(p + "gate.bias", n_experts));
+  const model::RouterPlace place{p + "gate", n_experts, p.starts_with("mtp.")};
+  DSF_TRY(model::Router router, model::attach_router(r.checkpoint(), nullptr, place, c.hidden_size));
+  m.gate = {.w = std::move(router.weight), .out = n_experts, .in = c.hidden_size};
+  m.bias = std::move(router.bias);
   for (int64_t e = 0; e < n_experts; ++e) {
-    DSF_TRY(Expert expert, load_expert(r, p + "experts." + std::to_string(e) + ".", c.moe_intermediate_size, c.hidden_size));
+    DSF_TRY(Expert expert,
+            load_expert(r, p + "experts." + std::to_string(e) + ".", c.moe_intermediate_size, c.hidden_size));
     m.experts.push_back(std::move(expert));
   }
   for (const Expert& e : m.experts) m.expert_views.push_back(view(e));
   if (c.n_shared_experts > 0) {
-    DSF_TRY(m.shared, load_expert(r, p + "shared_experts.", c.n_shared_experts * c.moe_intermediate_size, c.hidden_size));
+    DSF_TRY(m.shared,
+            load_expert(r, p + "shared_experts.", c.n_shared_experts * c.moe_intermediate_size, c.hidden_size));
     m.shared_view = view(m.shared);
   }
   return m;
 }
 
 // What a backbone layer and a draft block have in common.
-Result<LayerWeights> load_block(const WeightReader& r, const Config& c, const std::string& p, int64_t n_experts, int64_t per_token) {
+Result<LayerWeights> load_block(const WeightReader& r, const Config& c, const std::string& p, int64_t n_experts,
+                                int64_t per_token) {
   LayerWeights w;
   DSF_TRY(w.hc_attn, load_hyper(r, c, p + "hc_attn"));
   DSF_TRY(w.hc_ffn, load_hyper(r, c, p + "hc_ffn"));
@@ -105,7 +114,8 @@ Result<DraftWeights> load_draft(const WeightReader& r, const Config& c) {
   DSF_TRY(w.main_proj, r.linear(first + "main_proj", d, std::ssize(c.dspark_target_layer_ids) * d));
   DSF_TRY(w.main_norm, r.vector(first + "main_norm.weight", d));
   for (int64_t i = 0; i < n; ++i) {
-    DSF_TRY(LayerWeights stage, load_block(r, c, "mtp." + std::to_string(i) + ".", c.dspark_n_routed_experts, c.dspark_num_experts_per_tok));
+    DSF_TRY(LayerWeights stage, load_block(r, c, "mtp." + std::to_string(i) + ".", c.dspark_n_routed_experts,
+                                           c.dspark_num_experts_per_tok));
     w.stages.push_back(std::move(stage));
   }
   DSF_TRY(w.norm, r.vector(last + "norm.weight", d));

@@ -1,10 +1,10 @@
 #pragma once
 // The model's weights in memory, f32, and how they are read from a checkpoint.
 //
-// ModelWeights owns everything; it is written once by load_weights() and then only read, from any thread. Every stored form gives the
-// same structure: native (E4M3 or FP4 with E8M0 scales), EXL3 trellises, plain BF16/F16/F32. Meant for small models: a linear costs
-// four bytes per weight here. Key: D hidden, S streams, H heads, hd head_dim, I expert width, E experts, V vocabulary.
-// Source: model.md section 2, exl3.md section 2, serving.md section 6.1.
+// ModelWeights owns everything; it is written once by load_weights() and then only read, from any thread. Every stored
+// form gives the same structure: native (E4M3 or FP4 with E8M0 scales), EXL3 trellises, plain BF16/F16/F32. Meant for
+// small models: a linear costs four bytes per weight here. Key: D hidden, S streams, H heads, hd head_dim, I expert
+// width, E experts, V vocabulary. Source: model.md section 2, exl3.md section 2, serving.md section 6.1.
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -69,7 +69,8 @@ struct MoeWeights {
   std::vector<Expert> experts;
   Expert shared;
   int64_t experts_per_token = 0;
-  std::vector<ops::ExpertWeights> expert_views;  // what the op takes; borrows from experts: move a MoeWeights, never copy it
+  std::vector<ops::ExpertWeights>
+      expert_views;  // what the op takes; borrows from experts: move a MoeWeights, never copy it
   ops::ExpertWeights shared_view;
 };
 
@@ -100,7 +101,9 @@ struct ModelWeights {
   std::optional<DraftWeights> draft;
 };
 
-// with_draft: also mtp.*. Errors: kMissing for an absent tensor, kContent for a dtype or shape that does not fit the configuration.
-Result<ModelWeights> load_weights(const model::Config& config, const safetensors::Checkpoint& checkpoint, bool with_draft);
+// with_draft: also mtp.*. Errors: kMissing for an absent tensor, kContent for a dtype or shape that does not fit the
+// configuration.
+Result<ModelWeights> load_weights(const model::Config& config, const safetensors::Checkpoint& checkpoint,
+                                  bool with_draft);
 
 }  // namespace dsf::serve

@@ -14,7 +14,9 @@ namespace {
 // Multiply-adds worth waking a thread for.
 constexpr int64_t kMinWork = 1 << 16;
 
-int64_t min_piece(int64_t work_per_item) { return std::max<int64_t>(1, kMinWork / std::max<int64_t>(1, work_per_item)); }
+int64_t min_piece(int64_t work_per_item) {
+  return std::max<int64_t>(1, kMinWork / std::max<int64_t>(1, work_per_item));
+}
 
 }  // namespace
 
@@ -25,16 +27,25 @@ Vec CpuOps::linear(std::span<const float> x, const Vec& w, int64_t out, int64_t 
   return y;
 }
 
-void CpuOps::linear_into(const float* x, int64_t x_stride, int64_t n, const Vec& w, int64_t out, int64_t in, float* y, int64_t y_stride) {
+void CpuOps::linear_into(const float* x, int64_t x_stride, int64_t n, const Vec& w, int64_t out, int64_t in, float* y,
+                         int64_t y_stride) {
   DSF_CHECK(std::ssize(w) == out * in, "weight size");
   pool_.for_range(out, min_piece(n * in), [&](int64_t begin, int64_t end) {
-    ops::linear_ref({.x = x, .w = w.data() + begin * in, .y = y + begin, .n_rows = n, .in = in, .out = end - begin, .x_stride = x_stride, .y_stride = y_stride});
+    ops::linear_ref({.x = x,
+                     .w = w.data() + begin * in,
+                     .y = y + begin,
+                     .n_rows = n,
+                     .in = in,
+                     .out = end - begin,
+                     .x_stride = x_stride,
+                     .y_stride = y_stride});
   });
 }
 
 void CpuOps::rmsnorm(Vec& x, const Vec& w) {
   const int64_t dim = std::ssize(w);
-  ops::rmsnorm_ref({.x = x.data(), .w = w.data(), .y = x.data(), .n_rows = std::ssize(x) / dim, .dim = dim, .eps = shape_.norm_eps});
+  ops::rmsnorm_ref(
+      {.x = x.data(), .w = w.data(), .y = x.data(), .n_rows = std::ssize(x) / dim, .dim = dim, .eps = shape_.norm_eps});
 }
 
 void CpuOps::rope(Vec& x, std::span<const int64_t> positions, int64_t n_heads, const Vec& freq, bool inverse) {
@@ -42,8 +53,14 @@ void CpuOps::rope(Vec& x, std::span<const int64_t> positions, int64_t n_heads, c
   if (n == 0) return;
   const int64_t row = std::ssize(x) / n;
   pool_.for_range(n, min_piece(row), [&](int64_t begin, int64_t end) {
-    ops::rope_ref({.x = x.data() + begin * row, .positions = positions.data() + begin, .freq = freq.data(), .n_rows = end - begin,
-                   .n_heads = n_heads, .head_dim = row / n_heads, .rope_dim = 2 * std::ssize(freq), .inverse = inverse});
+    ops::rope_ref({.x = x.data() + begin * row,
+                   .positions = positions.data() + begin,
+                   .freq = freq.data(),
+                   .n_rows = end - begin,
+                   .n_heads = n_heads,
+                   .head_dim = row / n_heads,
+                   .rope_dim = 2 * std::ssize(freq),
+                   .inverse = inverse});
   });
 }
 
@@ -56,12 +73,23 @@ void CpuOps::fake_quant(Vec& x, ops::FakeQuant format) {
 
 Mix CpuOps::mix(const Vec& x, const Vec& fn, const Vec& scale, const Vec& base) {
   const int64_t s = shape_.n_streams, row = s * shape_.dim, n = std::ssize(x) / row;
-  Mix m{.pre = Vec(static_cast<size_t>(n * s)), .post = Vec(static_cast<size_t>(n * s)), .comb = Vec(static_cast<size_t>(n * s * s))};
+  Mix m{.pre = Vec(static_cast<size_t>(n * s)),
+        .post = Vec(static_cast<size_t>(n * s)),
+        .comb = Vec(static_cast<size_t>(n * s * s))};
   pool_.for_range(n, min_piece(row * (2 + s) * s), [&](int64_t begin, int64_t end) {
-    ops::hyper_mix_ref({.x = x.data() + begin * row, .fn = fn.data(), .scale = scale.data(), .base = base.data(),
-                        .pre = m.pre.data() + begin * s, .post = m.post.data() + begin * s, .comb = m.comb.data() + begin * s * s,
-                        .n_rows = end - begin, .n_streams = s, .dim = shape_.dim, .sinkhorn_iters = shape_.sinkhorn_iters,
-                        .hc_eps = shape_.hc_eps, .norm_eps = shape_.norm_eps});
+    ops::hyper_mix_ref({.x = x.data() + begin * row,
+                        .fn = fn.data(),
+                        .scale = scale.data(),
+                        .base = base.data(),
+                        .pre = m.pre.data() + begin * s,
+                        .post = m.post.data() + begin * s,
+                        .comb = m.comb.data() + begin * s * s,
+                        .n_rows = end - begin,
+                        .n_streams = s,
+                        .dim = shape_.dim,
+                        .sinkhorn_iters = shape_.sinkhorn_iters,
+                        .hc_eps = shape_.hc_eps,
+                        .norm_eps = shape_.norm_eps});
   });
   return m;
 }
@@ -69,15 +97,21 @@ Mix CpuOps::mix(const Vec& x, const Vec& fn, const Vec& scale, const Vec& base) 
 Vec CpuOps::collapse(const Vec& x, const Vec& pre) {
   const int64_t n = std::ssize(pre) / shape_.n_streams;
   Vec y(static_cast<size_t>(n * shape_.dim));
-  ops::hyper_collapse_ref({.x = x.data(), .pre = pre.data(), .y = y.data(), .n_rows = n, .n_streams = shape_.n_streams, .dim = shape_.dim});
+  ops::hyper_collapse_ref(
+      {.x = x.data(), .pre = pre.data(), .y = y.data(), .n_rows = n, .n_streams = shape_.n_streams, .dim = shape_.dim});
   return y;
 }
 
 void CpuOps::expand(const Vec& y, const Mix& mix, Vec& x) {
   const int64_t s = shape_.n_streams, d = shape_.dim, n = std::ssize(y) / d;
   pool_.for_range(n, min_piece(s * s * d), [&](int64_t begin, int64_t end) {
-    ops::hyper_expand_ref({.y = y.data() + begin * d, .post = mix.post.data() + begin * s, .comb = mix.comb.data() + begin * s * s,
-                           .x = x.data() + begin * s * d, .n_rows = end - begin, .n_streams = s, .dim = d});
+    ops::hyper_expand_ref({.y = y.data() + begin * d,
+                           .post = mix.post.data() + begin * s,
+                           .comb = mix.comb.data() + begin * s * s,
+                           .x = x.data() + begin * s * d,
+                           .n_rows = end - begin,
+                           .n_streams = s,
+                           .dim = d});
   });
 }
 

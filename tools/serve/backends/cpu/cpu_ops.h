@@ -1,8 +1,9 @@
 #pragma once
 // CpuOps: the ops of a layer on the CPU, each spread over a thread pool.
 //
-// The oracles in backends/ops do the arithmetic; this class only cuts the work into independent rows or outputs, so results do not
-// depend on the thread count. Returned vectors are row-major and owned by the caller. One thread calls it (the engine loop).
+// The oracles in backends/ops do the arithmetic; this class only cuts the work into independent rows or outputs, so
+// results do not depend on the thread count. Returned vectors are row-major and owned by the caller. One thread calls
+// it (the engine loop).
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -37,7 +38,8 @@ class CpuOps {
   // x: [n, in] -> [n, out]
   Vec linear(std::span<const float> x, const Vec& w, int64_t out, int64_t in);
   // y: rows of stride y_stride, written from y on; x: rows of stride x_stride.
-  void linear_into(const float* x, int64_t x_stride, int64_t n, const Vec& w, int64_t out, int64_t in, float* y, int64_t y_stride);
+  void linear_into(const float* x, int64_t x_stride, int64_t n, const Vec& w, int64_t out, int64_t in, float* y,
+                   int64_t y_stride);
   // In place over rows of w.size() values.
   void rmsnorm(Vec& x, const Vec& w);
   // In place. x: [positions.size(), n_heads, head_dim]; the last 2*freq.size() values of each head are rotated.

@@ -1,7 +1,8 @@
 #pragma once
 // ThreadPool: the CPU backend's workers. One owner calls for_range(); the workers and the caller share its range.
 //
-// The pieces of a range are independent by contract, so results do not depend on how many threads there are. Calls must not nest.
+// The pieces of a range are independent by contract, so results do not depend on how many threads there are. Calls must
+// not nest.
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -21,7 +22,8 @@ class ThreadPool {
 
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
-  // Calls body(begin, end) on pieces that cover [0, n) once, at least min_piece long except the last; returns when all are done.
+  // Calls body(begin, end) on pieces that cover [0, n) once, at least min_piece long except the last; returns when all
+  // are done.
   void for_range(int64_t n, int64_t min_piece, const std::function<void(int64_t, int64_t)>& body);
 
  private:

@@ -28,6 +28,12 @@ class ZstdWriter {
 
 // Whole frames in memory. Errors: kContent when damaged, cut, or larger than max_bytes once expanded.
 Result<std::string> zstd_decompress(std::span<const std::byte> data, std::string_view subject, size_t max_bytes = size_t{1} << 30);
+// The same, but an end in the middle of a frame is not an error: what a killed writer had flushed is returned.
+struct ZstdPrefix {
+  std::string text;
+  bool complete = false;
+};
+Result<ZstdPrefix> zstd_decompress_prefix(std::span<const std::byte> data, std::string_view subject, size_t max_bytes = size_t{1} << 30);
 std::string zstd_compress(std::span<const std::byte> data, int level = 3);
 
 }  // namespace dsf::codec

@@ -34,7 +34,7 @@ class RowSource {
   // Raw records of table-global rows, in the given order. out: [rows.size(), layout().row_bytes()].
   // Errors: kUsage when a row is not owned, kLocal and kContent from reading.
   virtual Result<void> read(size_t layer_index, std::span<const int64_t> rows, std::span<std::byte> out) const = 0;
-  // "packed" or "checkpoint", with paths: for records.
+  // "packed" or "checkpoint", file names, and the digest of the packing record where there is one: for records.
   virtual std::vector<std::pair<std::string, std::string>> identity() const = 0;
 
   // Values of table-global rows. out: [rows.size(), layout().head_dim()] f32. For one token's rows in column order this is the
@@ -91,9 +91,11 @@ class PackedRows final : public RowSource {
   struct Part {
     io::Fd fd;
     RowRange rows;
+    int rank = 0;
   };
-  PackedRows(Layout layout, std::vector<std::vector<Part>> parts) : RowSource(std::move(layout)), parts_(std::move(parts)) {}
+  PackedRows(Layout layout, std::vector<std::vector<Part>> parts, int world) : RowSource(std::move(layout)), parts_(std::move(parts)), world_(world) {}
   std::vector<std::vector<Part>> parts_;  // [layer index][rank]
+  int world_;
 };
 
 }  // namespace dsf::engram

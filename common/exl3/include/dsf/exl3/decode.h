@@ -1,9 +1,10 @@
 #pragma once
-// The decoder that every kernel is judged by: codebooks, tiles, the inner (rotated) weights, the effective weights and the plain formula.
+// The decoder that every kernel is judged by: codebooks, tiles, the inner (rotated) weights, the effective weights and
+// the plain formula.
 //
-// Pure functions; buffers belong to the caller; any thread. Sizes that do not fit are bugs (DSF_CHECK): a PackedMatrix is valid by
-// construction. Every result is the same on every machine: the inner weights bit for bit, and the effective weights too, because the
-// two Hadamard sums of fp16 values are exact in double. Source: exl3.md sections 1, 3 and 4.
+// Pure functions; buffers belong to the caller; any thread. Sizes that do not fit are bugs (DSF_CHECK): a PackedMatrix
+// is valid by construction. Every result is the same on every machine: the inner weights bit for bit, and the effective
+// weights too, because the two Hadamard sums of fp16 values are exact in double. Source: exl3.md sections 1, 3 and 4.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -26,8 +27,8 @@ struct TilePosition {
 TilePosition tile_position(int t);
 
 using TileStates = std::array<uint16_t, 256>;
-// words: the tile as stored, 4 * half_bits uint32. half_bits is twice the width: 2, 4, .. 16 for the widths this project packs; odd
-// numbers are the half-integer widths of other packs (exl3.md 3.7).
+// words: the tile as stored, 4 * half_bits uint32. half_bits is twice the width: 2, 4, .. 16 for the widths this
+// project packs; odd numbers are the half-integer widths of other packs (exl3.md 3.7).
 TileStates unpack_states(std::span<const std::byte> words, int half_bits);
 // The inverse for integer widths: words must hold 32 * bits bytes. The states must form a closed path (checked).
 void pack_states(const TileStates& states, int bits, std::span<std::byte> words);
@@ -43,11 +44,13 @@ void hadamard128(std::span<double, 128> x);
 void dequantise(const PackedMatrix& m, std::span<float> weight);
 
 enum class InputRounding {
-  kNone,   // the plain formula
-  kFp16,   // x * suh and its Hadamard rounded to fp16: what fp16 kernels compute before they multiply
+  kNone,  // the plain formula
+  kFp16,  // x * suh and its Hadamard rounded to fp16: what fp16 kernels compute before they multiply
 };
 // y = H(H(x * suh) inner) * svh. x: [n_rows, in], y: [n_rows, out], row-major. Arithmetic in the type of x and y.
-void matmul(const PackedMatrix& m, std::span<const double> x, std::span<double> y, InputRounding rounding = InputRounding::kNone);
-void matmul(const PackedMatrix& m, std::span<const float> x, std::span<float> y, InputRounding rounding = InputRounding::kNone);
+void matmul(const PackedMatrix& m, std::span<const double> x, std::span<double> y,
+            InputRounding rounding = InputRounding::kNone);
+void matmul(const PackedMatrix& m, std::span<const float> x, std::span<float> y,
+            InputRounding rounding = InputRounding::kNone);
 
 }  // namespace dsf::exl3

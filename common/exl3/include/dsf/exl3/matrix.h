@@ -1,6 +1,6 @@
 #pragma once
-// One EXL3 matrix: the borrowed view that readers and kernels take, the owner that the quantizer and the rank splits make, and the
-// way to it from a checkpoint.
+// One EXL3 matrix: the borrowed view that readers and kernels take, the owner that the quantizer and the rank splits
+// make, and the way to it from a checkpoint.
 //
 // Stored form of a linear P with `in` inputs and `out` outputs (both multiples of 128), `bits` per weight:
 //   P.trellis  I16 [in/16, out/16, 16 * bits]   16x16 tiles of the rotated weights, see decode.h
@@ -8,8 +8,8 @@
 //   P.svh      F16 [out]                         output signs times scales
 //   P.mul1 or P.mcg  I32 []                      codebook marker; neither means 3INST
 // The width stands in the trellis shape alone; it differs from tensor to tensor, and no config value replaces it.
-// A PackedMatrix borrows from the checkpoint's mapping (or from a Matrix) and must not outlive it. Const access from any thread.
-// Source: exl3.md sections 1, 2 and 7.
+// A PackedMatrix borrows from the checkpoint's mapping (or from a Matrix) and must not outlive it. Const access from
+// any thread. Source: exl3.md sections 1, 2 and 7.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -60,15 +60,17 @@ struct Matrix {
 // Whether P is stored as a trellis ("P.trellis" is present). Says nothing about its validity.
 bool is_packed(const safetensors::Checkpoint& checkpoint, std::string_view name);
 
-// Opens P and checks everything that can be checked without decoding: the parts present, dtypes, shapes, multiples of 128, width 1..8,
-// at most one marker and its value, suh and svh finite. Errors, each naming the tensor: kMissing for an absent part, kContent otherwise;
-// half-integer widths, packed sign vectors (P.su, P.sv) and biases are refused, since no V4.1 pack has them.
+// Opens P and checks everything that can be checked without decoding: the parts present, dtypes, shapes, multiples of
+// 128, width 1..8, at most one marker and its value, suh and svh finite. Errors, each naming the tensor: kMissing for
+// an absent part, kContent otherwise; half-integer widths, packed sign vectors (P.su, P.sv) and biases are refused,
+// since no V4.1 pack has them.
 Result<PackedMatrix> open(const safetensors::Checkpoint& checkpoint, std::string_view name);
 // The same, and the matrix must have this size (from the model's configuration).
 Result<PackedMatrix> open(const safetensors::Checkpoint& checkpoint, std::string_view name, int64_t out, int64_t in);
 
 // The part of one rank; [first, last) must be multiples of 128 inside the axis, otherwise kUsage.
-// Columns: outputs first..last, full suh; the rank's output is its own slice. Rows: inputs first..last, full svh; the ranks' outputs add up.
+// Columns: outputs first..last, full suh; the rank's output is its own slice. Rows: inputs first..last, full svh; the
+// ranks' outputs add up.
 Result<Matrix> slice_columns(const PackedMatrix& m, int64_t first, int64_t last);
 Result<Matrix> slice_rows(const PackedMatrix& m, int64_t first, int64_t last);
 

@@ -1,8 +1,10 @@
 #pragma once
-// A small HTTP/1.1 server on Boost.Beast: one thread per connection, keep-alive, chunked streaming, bounded headers and bodies.
+// A small HTTP/1.1 server on Boost.Beast: one thread per connection, keep-alive, chunked streaming, bounded headers and
+// bodies.
 //
-// The handler runs on the connection's thread and may block. ResponseWriter is used on that thread only. stop() may be called from any
-// thread: it stops accepting, lets running handlers end, and joins. Malformed requests are answered 400/413/431/505 without the handler.
+// The handler runs on the connection's thread and may block. ResponseWriter is used on that thread only. stop() may be
+// called from any thread: it stops accepting, lets running handlers end, and joins. Malformed requests are answered
+// 400/413/431/505 without the handler.
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -19,16 +21,18 @@ struct ServerRequest {
   std::string path, query;     // path is percent-decoded, query is not
   Headers headers;
   std::string body;
-  std::string peer;            // "127.0.0.1:51234"
+  std::string peer;  // "127.0.0.1:51234"
   std::string_view header(std::string_view name) const { return find_header(headers, name); }
 };
 
 class ResponseWriter {
  public:
   virtual ~ResponseWriter() = default;
-  // Whole response with Content-Length (a HEAD request sends no body). Each request needs exactly one send() or begin()...end().
+  // Whole response with Content-Length (a HEAD request sends no body). Each request needs exactly one send() or
+  // begin()...end().
   virtual void send(int status, const Headers& headers, std::string_view body) = 0;
-  // Streaming. content_length >= 0 sends that header and raw bytes, < 0 uses chunked encoding. write() returns false once the client is gone.
+  // Streaming. content_length >= 0 sends that header and raw bytes, < 0 uses chunked encoding. write() returns false
+  // once the client is gone.
   virtual void begin(int status, const Headers& headers, int64_t content_length = -1) = 0;
   virtual bool write(std::string_view bytes) = 0;
   virtual void end() = 0;
@@ -40,13 +44,19 @@ class ResponseWriter {
 
 using Handler = std::function<void(const ServerRequest&, ResponseWriter&)>;
 
+// Body of an answer that the server gives itself (malformed request, too many connections).
+struct ErrorBody {
+  std::string content_type, body;
+};
+
 struct ServerOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 0;  // 0: any free port
   uint64_t max_body_bytes = uint64_t{64} << 20;
   uint32_t max_header_bytes = 64 << 10;
-  int max_connections = 256;               // further ones get 503
-  int64_t idle_timeout_us = 75'000'000;    // keep-alive without a request, and slow request headers
+  int max_connections = 256;             // further ones get 503
+  int64_t idle_timeout_us = 75'000'000;  // keep-alive without a request, and slow request headers
+  std::function<ErrorBody(int status, std::string_view reason)> error_body;  // empty: plain text
 };
 
 class Server {

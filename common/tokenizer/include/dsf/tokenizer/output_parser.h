@@ -27,15 +27,14 @@ enum class ParserStart {
 struct ParserOptions {
   ParserStart start = ParserStart::kContent;
   bool continues_text = false;     // RenderedPrompt::continues_text: keep leading newlines
-  bool thinking = false;           // thinking mode was on (kReasoning implies it): only then is a missing </think> reported
-  std::string forced_name;         // of kNamedCall
-  std::vector<Tool> tools;         // declared tools, for typing; may be empty
+  std::string forced_name = {};    // of kNamedCall
+  std::vector<Tool> tools = {};    // declared tools, for typing; may be empty
   bool parse_calls = true;         // false for tool_choice none: markup stays content and is counted
   bool parallel_calls = true;      // false: keep the first call only
-  std::string only_function;       // tool_choice named this function: calls of undeclared tools are dropped
-  std::vector<std::string> stop;   // stop strings, matched in content only; empty ones are ignored
+  std::string only_function = {};  // tool_choice named this function: calls of undeclared tools are dropped
+  std::vector<std::string> stop = {};  // stop strings, matched in content only; empty ones are ignored
   bool include_stop = false;       // keep the matched stop string in the content
-  std::function<std::string()> new_call_id;  // unset: new_call_id() below
+  std::function<std::string()> new_call_id = {};  // unset: new_call_id() below
 };
 
 // "call_" and 24 hex digits from the system's random source.

@@ -1,8 +1,9 @@
 #pragma once
 // The one reduction of the oracle: a dot product in f32 whose order of additions depends on n alone.
 //
-// Sixteen running sums, then a fixed tree. The same row gives the same bits whatever batch, chunk or thread it is in, the compiler may
-// use vector registers without reordering anything, and the rounding error grows with n/16 instead of n.
+// Sixteen running sums, then a fixed tree. The same row gives the same bits whatever batch, chunk or thread it is in,
+// the compiler may use vector registers without reordering anything, and the rounding error grows with n/16 instead of
+// n.
 #include <cstdint>
 
 namespace dsf::serve::ops {

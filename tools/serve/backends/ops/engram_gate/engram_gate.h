@@ -4,8 +4,8 @@
 //   dot = sum_d x q_weight k_weight key / (rms(x) rms(key) sqrt(D));  gate = sigmoid(sign(dot) sqrt(max(|dot|, 1e-6)));
 //   x += gate * value
 //
-// The means of the two rms are per stream. At dead positions (image tokens) the gate is 0. Any thread; rows are independent.
-// Source: engram.md section 5.4.
+// The means of the two rms are per stream. At dead positions (image tokens) the gate is 0. Any thread; rows are
+// independent. Source: engram.md section 5.4.
 #include <cstdint>
 
 namespace dsf::serve::ops {

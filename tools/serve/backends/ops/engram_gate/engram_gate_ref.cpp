@@ -1,15 +1,16 @@
-#include "tools/serve/backends/ops/engram_gate/engram_gate.h"
-
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "tools/serve/backends/ops/common/dot.h"
+#include "tools/serve/backends/ops/engram_gate/engram_gate.h"
 
 namespace dsf::serve::ops {
 namespace {
 
-float inverse_rms(const float* v, int64_t n, float eps) { return 1.0f / std::sqrt(dot(v, v, n) / static_cast<float>(n) + eps); }
+float inverse_rms(const float* v, int64_t n, float eps) {
+  return 1.0f / std::sqrt(dot(v, v, n) / static_cast<float>(n) + eps);
+}
 
 }  // namespace
 

@@ -1,11 +1,10 @@
-#include "tools/serve/backends/ops/fake_quant/fake_quant.h"
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
 
 #include "dsf/base/check.h"
 #include "dsf/tensor/dtype.h"
+#include "tools/serve/backends/ops/fake_quant/fake_quant.h"
 
 namespace dsf::serve::ops {
 namespace {
@@ -36,9 +35,15 @@ void fake_quant_ref(const FakeQuantArgs& a) {
     const float amax = block_max(x, block);
     float scale = 0;
     switch (a.format) {
-      case FakeQuant::kWindow: scale = ceil_power_of_two(std::max(amax, 1e-4f) * (1.0f / kMaxE4m3)); break;
-      case FakeQuant::kCompressed: scale = to_e4m3(std::max(amax, 6.0f * 0x1p-9f) / kMaxE2m1); break;
-      case FakeQuant::kIndex: scale = ceil_power_of_two(std::max(amax, 6.0f * 0x1p-126f) * (1.0f / kMaxE2m1)); break;
+      case FakeQuant::kWindow:
+        scale = ceil_power_of_two(std::max(amax, 1e-4f) * (1.0f / kMaxE4m3));
+        break;
+      case FakeQuant::kCompressed:
+        scale = to_e4m3(std::max(amax, 6.0f * 0x1p-9f) / kMaxE2m1);
+        break;
+      case FakeQuant::kIndex:
+        scale = ceil_power_of_two(std::max(amax, 6.0f * 0x1p-126f) * (1.0f / kMaxE2m1));
+        break;
     }
     for (int64_t i = 0; i < block; ++i) {
       const float v = x[i] / scale;

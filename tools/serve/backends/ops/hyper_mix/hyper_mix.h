@@ -1,9 +1,10 @@
 #pragma once
-// hyper_mix: the hyper-connection of one sub-layer: mix coefficients from the streams, collapse to one vector, expand back.
+// hyper_mix: the hyper-connection of one sub-layer: mix coefficients from the streams, collapse to one vector, expand
+// back.
 //
-// Key: S streams (hc_mult), D hidden size, M = (2 + S) * S mix values: S pre, S post, S x S comb (row = source, column = destination).
-// A mix's pre is consumed by the NEXT sub-layer, its post and comb by the current one. Everything f32. Any thread; rows independent.
-// Source: model.md sections 3.1, 3.2.
+// Key: S streams (hc_mult), D hidden size, M = (2 + S) * S mix values: S pre, S post, S x S comb (row = source, column
+// = destination). A mix's pre is consumed by the NEXT sub-layer, its post and comb by the current one. Everything f32.
+// Any thread; rows independent. Source: model.md sections 3.1, 3.2.
 #include <cstdint>
 
 namespace dsf::serve::ops {

@@ -1,11 +1,10 @@
-#include "tools/serve/backends/ops/hyper_mix/hyper_mix.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 
 #include "dsf/base/check.h"
 #include "tools/serve/backends/ops/common/dot.h"
+#include "tools/serve/backends/ops/hyper_mix/hyper_mix.h"
 
 namespace dsf::serve::ops {
 namespace {

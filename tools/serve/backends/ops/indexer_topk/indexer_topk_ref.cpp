@@ -1,11 +1,10 @@
-#include "tools/serve/backends/ops/indexer_topk/indexer_topk.h"
-
 #include <algorithm>
 #include <limits>
 #include <span>
 #include <vector>
 
 #include "tools/serve/backends/ops/common/dot.h"
+#include "tools/serve/backends/ops/indexer_topk/indexer_topk.h"
 
 namespace dsf::serve::ops {
 namespace {
@@ -19,10 +18,11 @@ void select_best(std::span<const float> score, std::span<int32_t> out) {
     if (score[i] > kNever) order.push_back(static_cast<int32_t>(i));
   }
   const size_t n = std::min(order.size(), out.size());
-  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(n), order.end(), [&](int32_t a, int32_t b) {
-    const float sa = score[static_cast<size_t>(a)], sb = score[static_cast<size_t>(b)];
-    return sa != sb ? sa > sb : a < b;
-  });
+  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(n), order.end(),
+                    [&](int32_t a, int32_t b) {
+                      const float sa = score[static_cast<size_t>(a)], sb = score[static_cast<size_t>(b)];
+                      return sa != sb ? sa > sb : a < b;
+                    });
   std::sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(n));
   std::copy_n(order.begin(), n, out.begin());
   std::fill(out.begin() + static_cast<std::ptrdiff_t>(n), out.end(), -1);
@@ -52,7 +52,8 @@ void candidate_blocks_ref(const CandidateBlocksArgs& a) {
       float& b = best[static_cast<size_t>(g / a.block_size)];
       b = std::max(b, a.score[r * a.n_keys + g]);
     }
-    if (a.visible[r] > 0) best[static_cast<size_t>((a.visible[r] - 1) / a.block_size)] = std::numeric_limits<float>::infinity();
+    if (a.visible[r] > 0)
+      best[static_cast<size_t>((a.visible[r] - 1) / a.block_size)] = std::numeric_limits<float>::infinity();
     select_best(best, {a.blocks + r * a.max_blocks, static_cast<size_t>(a.max_blocks)});
   }
 }
@@ -67,7 +68,8 @@ void topk_ref(const TopkArgs& a) {
       std::fill(allowed.begin(), allowed.end(), kNever);
       for (int64_t b = 0; b < a.max_blocks && a.blocks[r * a.max_blocks + b] >= 0; ++b) {
         const int64_t first = a.blocks[r * a.max_blocks + b] * a.block_size;
-        for (int64_t g = first; g < std::min(first + a.block_size, a.n_keys); ++g) allowed[static_cast<size_t>(g)] = score[g];
+        for (int64_t g = first; g < std::min(first + a.block_size, a.n_keys); ++g)
+          allowed[static_cast<size_t>(g)] = score[g];
       }
     }
     select_best(allowed, {a.selection + r * a.k, static_cast<size_t>(a.k)});

@@ -3,8 +3,8 @@
 //
 //   w_t = softmax over the group's tokens of gate[t], per channel     latent = RMSNorm(sum_t w_t * value[t]; norm)
 //
-// Group g covers the positions g*ratio .. g*ratio + ratio - 1; groups do not overlap and exist only when all their tokens do. With
-// ratio 1 there is no gate. Any thread. Source: model.md section 4.3.
+// Group g covers the positions g*ratio .. g*ratio + ratio - 1; groups do not overlap and exist only when all their
+// tokens do. With ratio 1 there is no gate. Any thread. Source: model.md section 4.3.
 #include <cstdint>
 
 namespace dsf::serve::ops {

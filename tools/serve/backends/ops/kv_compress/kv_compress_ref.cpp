@@ -1,9 +1,8 @@
-#include "tools/serve/backends/ops/kv_compress/kv_compress.h"
-
 #include <algorithm>
 #include <cmath>
 
 #include "dsf/base/check.h"
+#include "tools/serve/backends/ops/kv_compress/kv_compress.h"
 #include "tools/serve/backends/ops/rmsnorm/rmsnorm.h"
 
 namespace dsf::serve::ops {

@@ -1,9 +1,8 @@
-#include "tools/serve/backends/ops/linear/linear.h"
-
 #include "dsf/base/check.h"
 #include "dsf/base/numeric.h"
 #include "dsf/tensor/dtype.h"
 #include "tools/serve/backends/ops/common/dot.h"
+#include "tools/serve/backends/ops/linear/linear.h"
 
 namespace dsf::serve::ops {
 namespace {
@@ -34,7 +33,8 @@ void dequantise_fp8_blocks(std::span<const std::byte> weight, std::span<const st
   }
 }
 
-void dequantise_fp4_rows(std::span<const std::byte> weight, std::span<const std::byte> scale, int64_t out, int64_t in, std::span<float> w) {
+void dequantise_fp4_rows(std::span<const std::byte> weight, std::span<const std::byte> scale, int64_t out, int64_t in,
+                         std::span<float> w) {
   DSF_CHECK(in % kBlock == 0, "FP4 rows come in blocks of 32");
   DSF_CHECK(std::ssize(weight) == out * in / 2 && std::ssize(w) == out * in, "weight size");
   DSF_CHECK(std::ssize(scale) == out * in / kBlock, "scale size");

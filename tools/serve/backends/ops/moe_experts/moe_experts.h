@@ -1,9 +1,11 @@
 #pragma once
-// moe_experts: the chosen experts' SwiGLU and the shared expert, summed in ascending expert order with the shared one last.
+// moe_experts: the chosen experts' SwiGLU and the shared expert, summed in ascending expert order with the shared one
+// last.
 //
 //   g = x w1^T, u = x w3^T;  a = silu(min(g, limit)) * clamp(u, -limit, limit) * weight;  y += a w2^T
 //
-// The weight (1 for the shared expert) is applied before w2. Any thread; rows are independent. Source: model.md section 6.
+// The weight (1 for the shared expert) is applied before w2. Any thread; rows are independent. Source: model.md
+// section 6.
 #include <cstdint>
 
 namespace dsf::serve::ops {

@@ -1,10 +1,9 @@
-#include "tools/serve/backends/ops/moe_experts/moe_experts.h"
-
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "tools/serve/backends/ops/common/dot.h"
+#include "tools/serve/backends/ops/moe_experts/moe_experts.h"
 
 namespace dsf::serve::ops {
 namespace {
@@ -12,7 +11,8 @@ namespace {
 float silu(float z) { return z / (1.0f + std::exp(-z)); }
 
 // y += expert(x) * weight
-void add_expert(const float* x, const ExpertWeights& e, float weight, int64_t dim, float limit, std::vector<float>& act, float* y) {
+void add_expert(const float* x, const ExpertWeights& e, float weight, int64_t dim, float limit, std::vector<float>& act,
+                float* y) {
   act.resize(static_cast<size_t>(e.inter));
   for (int64_t i = 0; i < e.inter; ++i) {
     const float g = std::min(dot(x, e.w1 + i * dim, dim), limit);
@@ -30,7 +30,8 @@ void moe_experts_ref(const MoeExpertsArgs& a) {
     const float* x = a.x + r * a.dim;
     float* y = a.y + r * a.dim;
     std::fill_n(y, a.dim, 0.0f);
-    for (int64_t i = 0; i < a.k; ++i) add_expert(x, a.experts[a.ids[r * a.k + i]], a.weights[r * a.k + i], a.dim, a.limit, act, y);
+    for (int64_t i = 0; i < a.k; ++i)
+      add_expert(x, a.experts[a.ids[r * a.k + i]], a.weights[r * a.k + i], a.dim, a.limit, act, y);
     if (a.shared != nullptr) add_expert(x, *a.shared, 1.0f, a.dim, a.limit, act, y);
   }
 }

@@ -1,5 +1,3 @@
-#include "tools/serve/backends/ops/moe_route/moe_route.h"
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -7,6 +5,7 @@
 
 #include "dsf/base/check.h"
 #include "tools/serve/backends/ops/common/dot.h"
+#include "tools/serve/backends/ops/moe_route/moe_route.h"
 
 namespace dsf::serve::ops {
 namespace {

@@ -1,8 +1,8 @@
 #pragma once
 // rmsnorm: y = w * (x / sqrt(mean(x^2) + eps)) per row.
 //
-// eps is 1e-20, a normal f32: an all-zero row gives zeros. x and y may be the same buffer. Any thread; rows are independent.
-// Source: model.md section 7.
+// eps is 1e-20, a normal f32: an all-zero row gives zeros. x and y may be the same buffer. Any thread; rows are
+// independent. Source: model.md section 7.
 #include <cstdint>
 
 namespace dsf::serve::ops {

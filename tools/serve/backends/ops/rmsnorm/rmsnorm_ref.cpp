@@ -1,8 +1,7 @@
-#include "tools/serve/backends/ops/rmsnorm/rmsnorm.h"
-
 #include <cmath>
 
 #include "tools/serve/backends/ops/common/dot.h"
+#include "tools/serve/backends/ops/rmsnorm/rmsnorm.h"
 
 namespace dsf::serve::ops {
 

@@ -1,9 +1,9 @@
 #pragma once
 // rope: interleaved rotary embedding of the last rope_dim values of every head, forward or inverse, in place.
 //
-// Pair i is the values 2i, 2i+1 of the slice: (a, b) -> (a cos - b sin, a sin + b cos); the inverse negates sin. The angle is the f32
-// product f32(position) * freq[i]; its sine and cosine are those of that f32 number, correctly reduced. Any thread.
-// Source: model.md section 8.
+// Pair i is the values 2i, 2i+1 of the slice: (a, b) -> (a cos - b sin, a sin + b cos); the inverse negates sin. The
+// angle is the f32 product f32(position) * freq[i]; its sine and cosine are those of that f32 number, correctly
+// reduced. Any thread. Source: model.md section 8.
 #include <cstdint>
 #include <vector>
 
@@ -18,9 +18,9 @@ struct YarnParams {
 std::vector<float> rope_frequencies(int64_t rope_dim, double theta, const YarnParams& yarn);
 
 struct RopeArgs {
-  float* x = nullptr;                   // [n_rows, n_heads, head_dim], contiguous, rotated in place
-  const int64_t* positions = nullptr;   // [n_rows]
-  const float* freq = nullptr;          // [rope_dim / 2]
+  float* x = nullptr;                  // [n_rows, n_heads, head_dim], contiguous, rotated in place
+  const int64_t* positions = nullptr;  // [n_rows]
+  const float* freq = nullptr;         // [rope_dim / 2]
   int64_t n_rows = 0, n_heads = 1, head_dim = 0, rope_dim = 0;
   bool inverse = false;
 };

@@ -1,12 +1,12 @@
 #pragma once
-// sparse_attention: every head of a query over one list of shared K=V vectors: its window rows, oldest first, then selected rows,
-// ascending. A per-head sink logit enters the denominator only.
+// sparse_attention: every head of a query over one list of shared K=V vectors: its window rows, oldest first, then
+// selected rows, ascending. A per-head sink logit enters the denominator only.
 //
 //   s_u = q_h . k_u * scale;  m = max_u s_u;  o_h = sum_u exp(s_u - m) k_u / (sum_u exp(s_u - m) + exp(sink_h - m))
 //
-// The same op serves the backbone (selected rows are the compressed cache) and the draft blocks (selected rows are the block's own
-// keys, which every slot sees). Window and selected rows may cover the same token; nothing is removed. An empty list gives zeros.
-// Any thread; rows are independent. Source: model.md section 4.6, serving.md section 6.4.
+// The same op serves the backbone (selected rows are the compressed cache) and the draft blocks (selected rows are the
+// block's own keys, which every slot sees). Window and selected rows may cover the same token; nothing is removed. An
+// empty list gives zeros. Any thread; rows are independent. Source: model.md section 4.6, serving.md section 6.4.
 #include <cstdint>
 
 namespace dsf::serve::ops {

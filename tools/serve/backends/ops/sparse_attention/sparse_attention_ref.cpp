@@ -1,10 +1,9 @@
-#include "tools/serve/backends/ops/sparse_attention/sparse_attention.h"
-
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "tools/serve/backends/ops/common/dot.h"
+#include "tools/serve/backends/ops/sparse_attention/sparse_attention.h"
 
 namespace dsf::serve::ops {
 namespace {
@@ -21,8 +20,8 @@ void key_list(const SparseAttentionArgs& a, int64_t r, std::vector<const float*>
   }
 }
 
-void attend(const float* q, const std::vector<const float*>& keys, const SparseAttentionArgs& a, float sink, std::vector<float>& p,
-            float* out) {
+void attend(const float* q, const std::vector<const float*>& keys, const SparseAttentionArgs& a, float sink,
+            std::vector<float>& p, float* out) {
   p.resize(keys.size());
   float top = kFloor;
   for (size_t u = 0; u < keys.size(); ++u) {

@@ -1,0 +1,40 @@
+#pragma once
+// Command line of dsf-preflight: flags to raw options, raw options to a validated plan. Source: engram.md 8.6, 8.7.
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "dsf/base/result.h"
+#include "dsf/cli/app.h"
+#include "dsf/model/memory.h"
+
+namespace dsf::preflight {
+
+struct RawOptions {
+  cli::CommonFlags common;
+  std::string model, engram, bias_vl, images = "on", backend = "auto", report;
+  int64_t world_size = 1, rank = 0, max_model_len = 0, max_sessions = 8, max_step_tokens = 512;
+  uint64_t memory = 0;
+  std::vector<std::string> only, skip;
+  bool deep = false, warnings_as_errors = false, list_checks = false;
+};
+
+struct Plan {
+  std::filesystem::path model, engram, bias_vl;  // the last two may be empty
+  int rank = 0, world_size = 1;
+  bool images = true;                // image rows are to be served: their biases are required
+  bool deep = false;                 // read every packed row, not a sample
+  model::MemoryRequest memory;       // max_model_len 0: the configuration's
+  uint64_t memory_budget = 0;        // 0: what this machine has available
+  uint64_t memory_margin = 0;        // must stay free beside the plan
+  std::vector<std::string> only, skip;  // check ids
+  bool warnings_as_errors = false, json = false, quiet = false;
+  std::filesystem::path report;
+};
+
+cli::ToolInfo tool_info();
+void describe(cli::App& app, RawOptions& raw);
+Result<Plan> make_plan(const RawOptions& raw);  // Errors: kUsage
+
+}  // namespace dsf::preflight

@@ -1,0 +1,61 @@
+#pragma once
+// CudaEngine: the Engine on one device. Same sessions, limits and errors as the CPU engine; one thread calls it.
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "dsf/engram/token_map.h"
+#include "tools/serve/backends/cuda/cuda_forward.h"
+#include "tools/serve/engine/engine.h"
+#include "tools/serve/engine/engram_rows.h"
+
+namespace dsf::serve::cuda {
+
+struct CudaEngineOptions {
+  std::filesystem::path model_dir;                // config.json, shards, index
+  std::filesystem::path engram_dir;               // packed row files; empty: tables of the checkpoint
+  std::optional<engram::TokenMap> token_map;      // nothing: from model_dir
+  std::optional<model::Config> config;            // nothing: model_dir/config.json
+  int64_t max_model_len = 0;                      // 0: max_position_embeddings
+  int64_t max_step_tokens = 512;
+  int max_sessions = 8;
+  int device = 0;
+  bool fake_quant = true;
+};
+
+class CudaEngine final : public Engine {
+ public:
+  // Errors: kMissing for the device, the checkpoint, the tables; kContent; kLocal when device memory is short.
+  static Result<std::unique_ptr<CudaEngine>> open(CudaEngineOptions options);
+
+  const model::Config& config() const override { return config_; }
+  const EngineLimits& limits() const override { return limits_; }
+  Result<SessionId> open() override;
+  void close(SessionId session) override;
+  int64_t length(SessionId session) const override;
+  Result<StepOutput> step(std::span<const StepItem> items) override;
+  std::vector<std::pair<std::string, std::string>> identity() const override;
+
+  Trace& trace() { return forward_->trace; }
+
+ private:
+  struct Session {
+    int slot = 0;
+    std::vector<int32_t> tokens;
+  };
+  CudaEngine() = default;
+  Result<void> check(std::span<const StepItem> items) const;
+
+  model::Config config_;
+  EngineLimits limits_;
+  gpu::Facts device_;
+  DeviceModel weights_;
+  std::optional<EngramRows> engram_;
+  std::unique_ptr<CudaForward> forward_;  // borrows config_ and weights_
+  std::map<SessionId, Session> sessions_;
+  std::vector<bool> slot_used_;
+  SessionId next_id_ = 1;
+};
+
+}  // namespace dsf::serve::cuda

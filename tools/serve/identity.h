@@ -1,0 +1,18 @@
+#pragma once
+// Which bytes a checkpoint folder holds, in a few digests that other tools can write into their records.
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dsf/base/result.h"
+
+namespace dsf::serve {
+
+// config_sha256 and tokenizer_sha256; with a record of dsf-fetch that still fits the files: repo, revision; and
+// checkpoint_sha256, the SHA-256 of the lines "<sha256>  <path>\n" of config, tokenizer, index and every shard, sorted
+// by path. That one comes from the record, or from hashing when the checkpoint is smaller than 1 GiB; otherwise it is
+// left out, never guessed. Errors: kLocal, kMissing.
+Result<std::vector<std::pair<std::string, std::string>>> checkpoint_identity(const std::filesystem::path& model_dir);
+
+}  // namespace dsf::serve

@@ -1,0 +1,145 @@
+#include "tools/serve/run.h"
+
+#include <poll.h>
+
+#include <atomic>
+#include <cstdio>
+
+#include "dsf/base/time.h"
+#include "dsf/cli/log.h"
+#include "dsf/cli/signals.h"
+#include "dsf/io/file.h"
+#include "tools/serve/engine/cpu_engine.h"
+#include "tools/serve/identity.h"
+
+namespace dsf::serve {
+namespace {
+
+constexpr int kPollMs = 200;
+constexpr int64_t kCanaryUs = 600'000'000;
+
+// Answers 503 until there is a Service: a live port is not a ready server.
+class Front {
+ public:
+  void open(Service* service) { service_ = service; }
+  void handle(const http::ServerRequest& request, http::ResponseWriter& out) {
+    if (Service* service = service_.load()) return service->handle(request, out);
+    const bool health = request.path == "/health" || request.path == "/v1/health";
+    const json::Value body = health ? json::Value(json::Object{{"status", "loading"}})
+                                    : ApiError{503, "The model is being loaded.", {}, "loading", 5}.body();
+    out.send(503, {{"Content-Type", "application/json"}, {"Retry-After", "5"}}, json::dump(body));
+  }
+
+ private:
+  std::atomic<Service*> service_ = nullptr;
+};
+
+struct Text {
+  tokenizer::Tokenizer tokenizer;
+  tokenizer::ControlIds ids;
+};
+
+Result<Text> load_text(const std::filesystem::path& model_dir) {
+  auto tokenizer = tokenizer::Tokenizer::load(model_dir / "tokenizer.json");
+  if (!tokenizer) {
+    Error error = tokenizer.error();
+    if (error.code == Code::kMissing && error.fix.empty()) error.fix = "fetch the checkpoint's tokenizer.json";
+    return fail(std::move(error));
+  }
+  DSF_TRY(const tokenizer::ControlIds ids, tokenizer::ControlIds::find(*tokenizer));
+  return Text{std::move(*tokenizer), ids};
+}
+
+Result<std::unique_ptr<Engine>> open_engine(const ServePlan& plan) {
+  CpuEngineOptions options;
+  options.model_dir = plan.model_dir;
+  options.engram_dir = plan.engram_dir;
+  options.max_model_len = plan.max_model_len;
+  options.max_step_tokens = plan.loop.prefill_chunk;
+  options.max_sessions = plan.loop.max_running;
+  options.threads = plan.threads;
+  return open_cpu_engine(std::move(options));
+}
+
+// One greedy token through the whole path, so that a broken model never becomes ready.
+Result<void> canary(EngineLoop& loop, const tokenizer::ControlIds& ids) {
+  GenerationRequest request;
+  request.prompt = {ids[tokenizer::Control::kBos], ids[tokenizer::Control::kUser]};
+  request.sampling.temperature = 0;
+  DSF_TRY(const std::shared_ptr<Stream> stream, loop.submit(std::move(request)));
+  const int64_t deadline_ns = monotonic_ns() + kCanaryUs * 1000;
+  while (monotonic_ns() < deadline_ns && !cli::stop_requested()) {
+    const Batch batch = stream->wait(kPollMs * 1000);
+    if (batch.end && batch.end->reason == EndReason::kFailed) return fail(batch.end->error);
+    if (batch.end) return {};
+  }
+  return fail(Code::kLocal, "canary", "no first token came before the server gave up");
+}
+
+// Until a signal, or until the engine fails.
+void wait_for_the_end(const EngineLoop& loop) {
+  while (!cli::stop_requested() && loop.state() != EngineLoop::State::kFailed) {
+    pollfd fd{cli::stop_fd(), POLLIN, 0};
+    poll(&fd, 1, kPollMs);
+  }
+}
+
+Result<int> serve(const ServePlan& plan, const http::Server& server, EngineLoop& loop) {
+  if (!plan.port_file.empty()) DSF_OK(io::write_file_atomic(plan.port_file, std::to_string(server.port()) + "\n"));
+  cli::log(cli::Level::kInfo, "ready",
+           {{"url", server.base_url()},
+            {"model", plan.service.model_names.front()},
+            {"max_model_len", std::to_string(loop.limits().max_model_len)}});
+  wait_for_the_end(loop);
+  const bool failed = loop.state() == EngineLoop::State::kFailed;
+  if (failed) {
+    cli::log(cli::Level::kError, "engine failed", {{"error", loop.failure().line()}});
+  } else {
+    cli::log(cli::Level::kInfo, "draining",
+             {{"requests", std::to_string(loop.counters().running + loop.counters().waiting)}});
+    loop.drain();
+    if (!loop.wait_idle(plan.drain_timeout_us)) cli::log(cli::Level::kWarn, "drain timeout: ending what still runs");
+  }
+  return failed ? static_cast<int>(Code::kBug) : 0;
+}
+
+}  // namespace
+
+Result<int> run_server(ServePlan plan) {
+  cli::ignore_sigpipe();
+  Front front;
+  DSF_TRY(const auto server,
+          http::Server::listen(plan.http, [&](const http::ServerRequest& request, http::ResponseWriter& out) {
+            front.handle(request, out);
+          }));
+  cli::log(cli::Level::kInfo, "loading", {{"model", plan.model_dir.string()}});
+  DSF_TRY(Text text, load_text(plan.model_dir));
+  DSF_TRY(plan.service.identity, checkpoint_identity(plan.model_dir));
+  DSF_TRY(std::unique_ptr<Engine> engine, open_engine(plan));
+  if (text.tokenizer.id_limit() > engine->config().vocab_size) {
+    return fail(Code::kContent, text.tokenizer.subject(),
+                "has ids up to " + std::to_string(text.tokenizer.id_limit() - 1) + ", the model only " +
+                    std::to_string(engine->config().vocab_size) + " rows",
+                "use the tokenizer of this checkpoint");
+  }
+  if (plan.request_log) {
+    plan.service.log = [](const json::Value& value) {
+      const std::string line = json::dump(value) + "\n";
+      std::fwrite(line.data(), 1, line.size(), stderr);  // stderr is unbuffered: one line, one write
+    };
+  }
+  EngineLoop loop(std::move(engine), plan.loop);
+  if (const auto alive = canary(loop, text.ids); !alive) {
+    if (cli::stop_requested()) return 0;
+    return fail(alive.error());
+  }
+  Service service(loop, text.tokenizer, text.ids, plan.service);
+  front.open(&service);
+  const auto code = serve(plan, *server, loop);
+  loop.stop();
+  server->stop();  // no handler is left that could use the service
+  if (!plan.port_file.empty()) DSF_OK(io::remove_file(plan.port_file));
+  return code;
+}
+
+}  // namespace dsf::serve

@@ -1,0 +1,219 @@
+#include "tools/serve/scheduler/scheduler.h"
+
+#include <algorithm>
+
+#include "dsf/base/check.h"
+
+namespace dsf::serve {
+namespace {
+
+// Rows of the vocabulary's width are big: 64 of them are 33 MB in the release.
+constexpr size_t kPromptLogprobChunk = 64;
+
+}  // namespace
+
+void Scheduler::add(GenerationRequest request, std::shared_ptr<Stream> stream) {
+  DSF_CHECK(!request.prompt.empty(), "a request without prompt tokens");
+  auto job = std::make_unique<Job>(std::move(request), std::move(stream));
+  job->pending = job->request.prompt;
+  job->timing.submitted_ns = options_.now_ns();
+  waiting_.push_back(std::move(job));
+}
+
+Result<bool> Scheduler::step() {
+  const int64_t now = options_.now_ns();
+  drop_late(now);
+  admit(now);
+  plan();
+  std::vector<StepItem> items;
+  for (const auto& job : running_) {
+    if (job->take == 0) continue;
+    const bool last = job->take == job->owed();
+    const bool prompt_rows = job->request.prompt_logprobs && job->generated == 0;
+    items.push_back(
+        {job->session, std::span(job->pending).subspan(job->next, job->take), prompt_rows, last || prompt_rows});
+  }
+  if (items.empty()) return false;
+  const auto output = engine_.step(items);
+  if (!output) {
+    end_all(EndReason::kFailed, output.error());
+    return fail(output.error());
+  }
+  ++counters_.steps;
+  if (const auto done = consume(*output); !done) {
+    end_all(EndReason::kFailed, done.error());
+    return fail(done.error());
+  }
+  std::stable_partition(running_.begin(), running_.end(), [](const auto& job) { return job->take == 0; });
+  sweep();
+  return true;
+}
+
+void Scheduler::drop_late(int64_t now) {
+  const auto reason = [&](const Job& job) -> std::optional<EndReason> {
+    if (job.stream->cancelled()) return EndReason::kCancelled;
+    if (job.request.deadline_ns != 0 && now >= job.request.deadline_ns) return EndReason::kTimedOut;
+    if (job.session < 0 && job.request.queue_deadline_ns != 0 && now >= job.request.queue_deadline_ns)
+      return EndReason::kTimedOut;
+    return std::nullopt;
+  };
+  for (const auto& job : waiting_) {
+    if (const auto why = reason(*job)) end(*job, *why);
+  }
+  for (const auto& job : running_) {
+    if (const auto why = reason(*job)) end(*job, *why);
+  }
+  sweep();
+}
+
+void Scheduler::admit(int64_t now) {
+  const auto limit = static_cast<size_t>(std::min(options_.max_running, engine_.limits().max_sessions));
+  while (!waiting_.empty() && running_.size() < limit) {
+    const auto session = engine_.open();
+    if (!session) {
+      if (session.error().code == Code::kBusy) return;
+      end(*waiting_.front(), EndReason::kFailed, -1, session.error());
+      waiting_.pop_front();
+      continue;
+    }
+    auto job = std::move(waiting_.front());
+    waiting_.pop_front();
+    job->session = *session;
+    job->timing.admitted_ns = now;
+    job->stream->admit();
+    if (job->request.steering.active && job->request.steering.trigger < 0) start_steering(*job);
+    if (!job->ended) running_.push_back(std::move(job));
+  }
+}
+
+// Decides how many tokens each running request appends in this step.
+void Scheduler::plan() {
+  auto budget = static_cast<size_t>(engine_.limits().max_step_tokens);
+  for (const auto& job : running_) {
+    job->take = job->owed() == 1 && budget > 0 && job->stream->has_room() ? 1 : 0;
+    budget -= job->take;
+  }
+  for (const auto& job : running_) {
+    if (job->owed() <= 1 || budget == 0 || !job->stream->has_room()) continue;
+    size_t most = std::min(budget, static_cast<size_t>(options_.prefill_chunk));
+    if (job->request.prompt_logprobs) most = std::min(most, kPromptLogprobChunk);
+    job->take = std::min(job->owed(), most);
+    budget -= job->take;
+  }
+}
+
+Result<void> Scheduler::consume(const StepOutput& output) {
+  const int64_t width = engine_.config().vocab_size;
+  const float* row = output.logits.data();
+  int64_t rows_left = output.n_rows;
+  for (const auto& job : running_) {
+    if (job->take == 0) continue;
+    const auto taken = static_cast<int64_t>(job->take);
+    const int64_t first = job->held;
+    job->next += job->take;
+    job->held += taken;
+    if (first < static_cast<int64_t>(job->request.prompt.size())) counters_.prompt_tokens += taken;
+    const bool prompt_rows = job->request.prompt_logprobs && job->generated == 0;
+    const int64_t n_rows = prompt_rows ? taken : job->owed() == 0 ? 1 : 0;
+    if (n_rows > rows_left) return fail(Code::kBug, "engine", "fewer logits than asked for");
+    if (prompt_rows) after_prompt_rows(*job, row, n_rows, first);
+    if (job->owed() == 0) sample(*job, {row + (n_rows - 1) * width, static_cast<size_t>(width)});
+    row += n_rows * width;
+    rows_left -= n_rows;
+  }
+  return {};
+}
+
+// Row i predicts prompt token first + i + 1.
+void Scheduler::after_prompt_rows(Job& job, const float* rows, int64_t n_rows, int64_t first) {
+  const auto width = static_cast<size_t>(engine_.config().vocab_size);
+  std::vector<Choice> choices;
+  for (int64_t i = 0; i < n_rows; ++i) {
+    const auto next = static_cast<size_t>(first + i + 1);
+    if (next >= job.request.prompt.size()) break;
+    choices.push_back(describe({rows + static_cast<size_t>(i) * width, width}, job.request.prompt[next],
+                               std::max(0, job.request.sampling.top_logprobs)));
+  }
+  job.stream->push_prompt(std::move(choices));
+}
+
+void Scheduler::sample(Job& job, std::span<const float> row) {
+  const auto position = static_cast<uint64_t>(job.held);
+  const bool filtered = job.steering && job.request.steering.filter->allowed(allowed_);
+  std::vector<int32_t> masked;
+  if (!filtered && job.generated < job.request.min_tokens) {
+    masked = job.request.stop_ids;
+    masked.push_back(static_cast<int32_t>(engine_.config().eos_token_id));
+  }
+  auto choice = job.sampler.pick(row, position, masked, filtered ? &allowed_ : nullptr);
+  if (!choice) return end(job, EndReason::kFailed, -1, choice.error());
+  job.pending.clear();
+  job.next = 0;
+  const int32_t id = choice->id;
+  if (job.steering) job.request.steering.filter->commit(id);
+  accept(job, std::move(*choice));
+  const Steering& steering = job.request.steering;
+  if (!job.ended && steering.active && steering.trigger == id) start_steering(job);
+}
+
+// One more token of the reply: it goes to the consumer and, unless the reply ends here, to the session in the next
+// step.
+void Scheduler::accept(Job& job, Choice choice) {
+  const int32_t id = choice.id;
+  ++job.generated;
+  ++counters_.generated_tokens;
+  if (job.timing.first_token_ns == 0) job.timing.first_token_ns = options_.now_ns();
+  job.sampler.commit(id);
+  job.stream->push(std::move(choice));
+  job.pending.push_back(id);
+  const auto& stops = job.request.stop_ids;
+  if (id == engine_.config().eos_token_id && !job.request.ignore_eos) return end(job, EndReason::kEos);
+  if (std::find(stops.begin(), stops.end(), id) != stops.end()) return end(job, EndReason::kStopToken, id);
+  const auto total = static_cast<int64_t>(job.request.prompt.size()) + job.generated;
+  if (job.generated >= job.request.max_tokens || total >= engine_.limits().max_model_len) end(job, EndReason::kLength);
+}
+
+void Scheduler::start_steering(Job& job) {
+  Steering& steering = job.request.steering;
+  steering.active = false;
+  for (const int32_t id : steering.forced) {
+    if (!job.ended) accept(job, Choice{id, 0, {}});
+  }
+  job.steering = steering.filter != nullptr;
+}
+
+void Scheduler::end(Job& job, EndReason reason, int32_t stop_token, const Error& error) {
+  if (job.ended) return;
+  job.ended = true;
+  job.timing.finished_ns = options_.now_ns();
+  if (job.session >= 0) engine_.close(job.session);
+  ++counters_.ended[reason];
+  job.stream->finish({reason, stop_token, error, job.timing});
+}
+
+void Scheduler::sweep() {
+  std::erase_if(waiting_, [](const auto& job) { return job->ended; });
+  std::erase_if(running_, [](const auto& job) { return job->ended; });
+}
+
+void Scheduler::end_all(EndReason reason, const Error& error) {
+  for (const auto& job : waiting_) end(*job, reason, -1, error);
+  for (const auto& job : running_) end(*job, reason, -1, error);
+  sweep();
+}
+
+SchedulerCounters Scheduler::counters() const {
+  SchedulerCounters out = counters_;
+  out.running = static_cast<int64_t>(running_.size());
+  out.waiting = static_cast<int64_t>(waiting_.size());
+  const auto older = [&](const auto& job) {
+    const int64_t t = job->timing.submitted_ns;
+    if (out.oldest_submitted_ns == 0 || t < out.oldest_submitted_ns) out.oldest_submitted_ns = t;
+    out.held_tokens += job->held;
+  };
+  std::for_each(running_.begin(), running_.end(), older);
+  std::for_each(waiting_.begin(), waiting_.end(), older);
+  return out;
+}
+
+}  // namespace dsf::serve

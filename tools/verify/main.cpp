@@ -1,0 +1,24 @@
+#include <iostream>
+
+#include "dsf/cli/log.h"
+#include "dsf/cli/signals.h"
+#include "tools/verify/options.h"
+#include "tools/verify/run.h"
+
+int main(int argc, char** argv) {
+  using namespace dsf;
+  const int rc = cli::run_main(argc, argv, [](cli::Args args) -> Result<int> {
+    verify::RawOptions raw;
+    cli::App app(verify::tool_info());
+    verify::describe(app, raw);
+    DSF_TRY(const std::optional<int> done, app.parse(args));
+    if (done) return *done;
+    if (raw.common.quiet) cli::set_log_level(cli::Level::kError);
+    else if (raw.common.verbose > 0) cli::set_log_level(cli::Level::kDebug);
+    DSF_TRY(const verify::Plan plan, verify::make_plan(raw));
+    cli::install_stop_signals();
+    return verify::run(plan, std::cout, std::cerr);
+  });
+  cli::finish_signal();
+  return rc;
+}
