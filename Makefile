@@ -6,9 +6,12 @@ BUILD ?= build/ci
 JOBS  ?= $(shell nproc)
 DEMO_DIR ?= demo
 
-.PHONY: demo check packages build install sanitize format clean
+.PHONY: demo check packages configure build install sanitize format clean
 
-demo: build
+# Only the tools and the two developer tools that the demo starts: no test is compiled for it.
+DEMO_TARGETS = dsf-fetch dsf-verify dsf-pack-engram dsf-preflight dsf-serve dsf-bench dsf-make-checkpoint dsf-hub
+demo: configure
+	cmake --build $(BUILD) -j $(JOBS) --target $(DEMO_TARGETS)
 	scripts/demo.sh $(BUILD) $(DEMO_DIR)
 
 check: build
@@ -18,8 +21,10 @@ check: build
 packages:
 	scripts/packages.sh
 
-build: packages
+configure: packages
 	cmake --preset ci -B $(BUILD)
+
+build: configure
 	cmake --build $(BUILD) -j $(JOBS)
 
 install: build
