@@ -3,7 +3,7 @@
 set -eu
 packages="build-essential cmake ninja-build pkg-config git ca-certificates ccache curl
   libssl-dev libcurl4-openssl-dev libzstd-dev libcli11-dev nlohmann-json3-dev doctest-dev
-  libexpected-dev libfmt-dev libboost-dev libpcre2-dev libicu-dev"
+  libexpected-dev libboost-dev libpcre2-dev libutf8proc-dev"
 
 missing=
 for p in $packages; do
