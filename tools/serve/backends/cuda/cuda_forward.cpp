@@ -82,7 +82,7 @@ Result<void> CudaForward::allocate_all() {
     DSF_TRY(src.keys, floats(slots * src.max_groups * c.index_head_dim, cache_bytes_));
   }
 
-  int64_t max_active = c.num_experts_per_tok;
+  const int64_t max_active = c.num_experts_per_tok;
   const struct {
     float** to;
     int64_t count;

@@ -2,7 +2,7 @@
 // Result and Error: how this project reports a failure that a user can cause or fix.
 //
 // Owns nothing shared; values only, any thread. A function that can fail returns Result<T>; broken invariants use DSF_CHECK.
-// Error::code is the process exit code of docs/exit-codes (conventions section 2), so a tool's main only has to pass it on.
+// Error::code is the process exit code (README.md lists them), so a tool's main only has to pass it on.
 // Add context once, where the subject (file, URL, device) is known.
 #include <string>
 #include <string_view>
