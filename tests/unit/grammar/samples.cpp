@@ -2,34 +2,11 @@
 // texts for each. Arguments: tokenizer.json, number of texts.
 #include <cstdio>
 #include <iostream>
-#include <random>
 
+#include "draw.h"
 #include "dsf/base/numeric.h"
-#include "tools/serve/grammar/grammar.h"
-#include "tools/serve/grammar/matcher.h"
 
 using namespace dsf;
-
-namespace {
-
-// Empty when it did not end.
-std::string draw(const serve::grammar::Grammar& grammar, const tokenizer::Tokenizer& tok,
-                 const std::shared_ptr<const serve::grammar::TokenTrie>& trie, uint64_t seed) {
-  serve::grammar::Matcher m(grammar, trie);
-  std::mt19937_64 rng(seed);
-  std::string text;
-  std::vector<int32_t> allowed;
-  for (int i = 0; i < 600; ++i) {
-    m.allowed(allowed);
-    if (m.may_end() && (allowed.empty() || rng() % 3 == 0)) return text;
-    const int32_t id = allowed[rng() % allowed.size()];
-    m.advance(tok.bytes(id));
-    text += tok.bytes(id);
-  }
-  return {};
-}
-
-}  // namespace
 
 int main(int argc, char** argv) {
   const auto tok = tokenizer::Tokenizer::load(argc > 1 ? argv[1] : "tokenizer.json");
@@ -44,8 +21,10 @@ int main(int argc, char** argv) {
     if (!grammar) return std::fprintf(stderr, "%s: %s\n", line.c_str(), grammar.error().line().c_str()), 2;
     json::Value texts = json::Value::array();
     for (int64_t i = 0; i < n; ++i) {
-      if (std::string text = draw(*grammar, *tok, trie, static_cast<uint64_t>(i)); !text.empty())
-        texts.push(std::move(text));
+      bool stuck = false;
+      std::string text = dsf::test::draw(*grammar, *tok, trie, static_cast<uint64_t>(i), 600, stuck);
+      if (stuck) return std::fprintf(stderr, "%s: no token was left\n", line.c_str()), 1;
+      if (!text.empty()) texts.push(std::move(text));
     }
     std::printf("%s\n", json::dump(texts).c_str());
   }

@@ -2,12 +2,8 @@
 // Texts of a grammar, and whether a text is one.
 #include <doctest/doctest.h>
 
-#include <random>
-#include <string>
-
+#include "draw.h"
 #include "dsf/test/support.h"
-#include "tools/serve/grammar/grammar.h"
-#include "tools/serve/grammar/matcher.h"
 
 namespace dsf::test {
 
@@ -38,22 +34,12 @@ inline bool is_text(const serve::grammar::Grammar& grammar, std::string_view tex
   return m.advance(text) && m.may_end();
 }
 
-// A text spelled by tokens drawn evenly from those allowed, ended as soon as a coin says so; empty when max_tokens did
-// not suffice.
+// Empty when it did not end within max_tokens.
 inline std::string random_text(const serve::grammar::Grammar& grammar, uint64_t seed, int max_tokens = 400) {
-  serve::grammar::Matcher m(grammar, mini_trie());
-  std::mt19937_64 rng(seed);
-  std::string text;
-  std::vector<int32_t> allowed;
-  for (int i = 0; i < max_tokens; ++i) {
-    m.allowed(allowed);
-    if (m.may_end() && (allowed.empty() || rng() % 3 == 0)) return text;
-    REQUIRE_FALSE(allowed.empty());
-    const int32_t id = allowed[rng() % allowed.size()];
-    REQUIRE(m.advance(mini().bytes(id)));
-    text += mini().bytes(id);
-  }
-  return {};
+  bool stuck = false;
+  std::string text = draw(grammar, mini(), mini_trie(), seed, max_tokens, stuck);
+  REQUIRE_FALSE(stuck);
+  return text;
 }
 
 }  // namespace dsf::test
