@@ -19,6 +19,7 @@ struct MoeMany {
   Exl3MoeArgs a;
   int n_experts;    // routed; the shared one is number n_experts
   int tile_rows, max_groups, max_tiles;
+  int chunks1, chunks2;  // of k, for w1 and w3, and for w2: those of exl3_moe
   int32_t* entry;   // [max_groups * 4] row * (k + 1) + choice, ordered by expert; -1: padding. Choice k is the shared expert.
   int32_t* owner;   // [max_groups] expert of a group, -1: none
   MoeTile* tile;    // [max_tiles]
@@ -75,10 +76,9 @@ __global__ void __launch_bounds__(kThreads) up_image_kernel(const __grid_constan
   }
 }
 
-template <int NB>
-__device__ inline Tile tile_of(const Exl3Matrix& w, const uint32_t* image, int column, int n_rows) {
+__device__ inline Tile tile_of(const Exl3Matrix& w, const uint32_t* image, int column, int chunks, int n_rows) {
   const int kb = w.in / 128;
-  return {static_cast<const uint4*>(w.lanes) + static_cast<int64_t>(column) * kb * 128 * w.bits, image, w.bits, kb, moe_chunks(w.in), (n_rows + 3) / 4};
+  return {static_cast<const uint4*>(w.lanes) + static_cast<int64_t>(column) * kb * 128 * w.bits, image, w.bits, kb, chunks, (n_rows + 3) / 4};
 }
 
 template <int NB, int BlocksPerSm>
@@ -93,8 +93,8 @@ __global__ void __launch_bounds__(kThreads, BlocksPerSm) up_kernel(const __grid_
   float* const u_tile = g_tile + 4 * NB * kTileStride;
   std::byte* const stages = reinterpret_cast<std::byte*>(u_tile + 4 * NB * kTileStride);
   const uint32_t* image = m.up + at.first_group * kb * kGroupWords;
-  tile_product<NB>(tile_of<NB>(e.w1, image, column, at.n_rows), stages, g_tile);
-  tile_product<NB>(tile_of<NB>(e.w3, image + m.max_groups * kb * kGroupWords, column, at.n_rows), stages, u_tile);
+  tile_product<NB>(tile_of(e.w1, image, column, m.chunks1, at.n_rows), stages, g_tile);
+  tile_product<NB>(tile_of(e.w3, image + m.max_groups * kb * kGroupWords, column, m.chunks1, at.n_rows), stages, u_tile);
   const float4 suh = half4(reinterpret_cast<const __half*>(e.w2.suh), column * 128 + 4 * lane);
   for (int row = warp; row < (at.n_rows + 3) / 4 * 4; row += kWarps) {
     float4 v = make_float4(0, 0, 0, 0);
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(kThreads, BlocksPerSm) down_kernel(const __gri
   const Exl3Matrix& w = expert_of(m, at.expert).w2;
   const int64_t cb = m.a.inter / 128;
   float* const result = reinterpret_cast<float*>(shared);
-  tile_product<NB>(tile_of<NB>(w, m.down + at.first_group * cb * kGroupWords, column, at.n_rows), shared + result_bytes<NB>(), result);
+  tile_product<NB>(tile_of(w, m.down + at.first_group * cb * kGroupWords, column, m.chunks2, at.n_rows), shared + result_bytes<NB>(), result);
   for (int row = warp; row < at.n_rows; row += kWarps) {
     const float4 z = reinterpret_cast<const float4*>(result + row * kTileStride)[lane];
     float* y = m.part + static_cast<int64_t>(m.entry[4 * at.first_group + row]) * m.a.dim + column * 128;
@@ -183,6 +183,7 @@ Result<void> exl3_moe_many(const gpu::Stream& s, const Exl3MoeArgs& a, int n_exp
   const int choice = rows_choice(a, n_experts);
   MoeMany m{};
   m.a = a, m.n_experts = n_experts, m.tile_rows = 4 * kTileGroups[choice];
+  m.chunks1 = moe_chunks(a.dim), m.chunks2 = moe_chunks(a.inter);
   m.max_groups = groups_bound(a.n_rows, a.k, n_experts);
   m.max_tiles = a.n_rows * a.k / m.tile_rows + n_experts + (a.n_rows + m.tile_rows - 1) / m.tile_rows + 1;
   auto* free = static_cast<std::byte*>(a.workspace);
