@@ -13,10 +13,12 @@ CudaForward::CudaForward(const model::Config& config, const DeviceModel& weights
   ring_rows_ = std::max<int64_t>(config.sliding_window, 2) + options.max_rows;
 }
 
-Result<std::unique_ptr<CudaForward>> CudaForward::create(const model::Config& config, const DeviceModel& weights,
+Result<std::unique_ptr<CudaForward>> CudaForward::create(const model::Config& config, const DeviceModel& weights, const gpu::Facts& device,
                                                          const CudaForwardOptions& options) {
   std::unique_ptr<CudaForward> out(new CudaForward(config, weights, options));
   DSF_TRY(out->stream_, gpu::Stream::create());
+  DSF_TRY(out->packed_, PackedLinears::create(config, weights, device, options.max_rows, out->stream_));
+  out->workspace_bytes_ += PackedLinears::bytes(config, weights, device, options.max_rows);
   DSF_OK(out->allocate_all());
   return out;
 }

@@ -6,9 +6,22 @@
 
 namespace dsf::serve::cuda {
 
+Result<ForwardBytes> CudaForward::plan(const model::Config& config, const DeviceModel& weights, const gpu::Facts& device,
+                                       const CudaForwardOptions& options) {
+  CudaForward counted(config, weights, options);
+  counted.planning_ = true;
+  DSF_OK(counted.allocate_all());
+  return ForwardBytes{counted.cache_bytes_, counted.workspace_bytes_ + PackedLinears::bytes(config, weights, device, options.max_rows)};
+}
+
 Result<float*> CudaForward::floats(int64_t n, size_t& counter) {
+  if (planning_) {
+    counter += static_cast<size_t>(std::max<int64_t>(n, 1)) * sizeof(float);
+    return static_cast<float*>(nullptr);
+  }
   DSF_TRY(gpu::DeviceBuffer buffer, gpu::allocate(static_cast<size_t>(std::max<int64_t>(n, 1)) * sizeof(float)));
   counter += buffer.bytes();
+  DSF_OK(gpu::fill(stream_, buffer.data(), 0, buffer.bytes()));
   owned_.push_back(std::move(buffer));
   return owned_.back().as<float>();
 }
@@ -36,12 +49,14 @@ Result<void> CudaForward::allocate_all() {
   const int64_t n = options_.max_rows, s = c.hc_mult, d = c.hidden_size, hd = c.head_dim, heads = c.num_attention_heads,
                 slots = options_.slots;
   step_bytes_ = static_cast<size_t>(n) * sizeof(int64_t) * 15;
-  DSF_TRY(step_host_, gpu::allocate_pinned(step_bytes_));
-  DSF_TRY(step_device_, gpu::allocate(step_bytes_));
-  host_ = carve(step_host_.data());
-  device_ = carve(step_device_.data());
-  DSF_TRY(logits_host_,
-          gpu::allocate_pinned(static_cast<size_t>(options_.max_logit_rows * c.vocab_size) * sizeof(float)));
+  if (!planning_) {
+    DSF_TRY(step_host_, gpu::allocate_pinned(step_bytes_));
+    DSF_TRY(step_device_, gpu::allocate(step_bytes_));
+    host_ = carve(step_host_.data());
+    device_ = carve(step_device_.data());
+    DSF_TRY(logits_host_,
+            gpu::allocate_pinned(static_cast<size_t>(options_.max_logit_rows * c.vocab_size) * sizeof(float)));
+  }
 
   int64_t max_keys = 1;
   sources_.resize(roles_.size());
@@ -115,9 +130,10 @@ Result<void> CudaForward::allocate_all() {
                             {y.enabled, y.factor, y.beta_fast, y.beta_slow, y.original_max_position_embeddings});
   for (const auto& [to, from] : {std::pair(&window_freq_, &plain), std::pair(&compressed_freq_, &yarn)}) {
     DSF_TRY(*to, floats(std::ssize(*from), workspace_bytes_));
+    if (planning_) continue;
     DSF_OK(gpu::copy_to_device(stream_, *to, from->data(), from->size() * sizeof(float)));
   }
-  return stream_.wait();
+  return planning_ ? Result<void>{} : stream_.wait();
 }
 
 }  // namespace dsf::serve::cuda
