@@ -25,6 +25,8 @@ struct ScoreOptions {
   bool fake_quant = true;  // the trained cache formats (off: --no-cache-fake-quant)
   int64_t chunk = 512;     // tokens of one prefill step; does not change results
   int threads = 0;         // 0: the machine's
+  std::string backend = "cpu";
+  int device = 0;          // of backend cuda
 };
 
 struct ScoreReport {
