@@ -34,6 +34,9 @@ class EngramRows {
                                  const std::filesystem::path& engram_dir, std::optional<engram::TokenMap> map,
                                  Owner owner);
 
+  // Rows made from their numbers, and a token map of the right size: for engines without files (--load-format dummy).
+  static Result<EngramRows> dummy(const model::Config& config, Owner owner);
+
   // tokens: the whole session including the new ones; the last n_new are asked for. Appends to values[layer index]:
   // [n_new, the owner's columns * head_dim]. Errors: kLocal, kContent from reading rows.
   Result<void> append(std::span<const int32_t> tokens, int64_t n_new, std::vector<std::vector<float>>& values) const;
