@@ -28,6 +28,7 @@ struct CpuEngineOptions {
   int threads = 0;         // 0: the machine's
   bool fake_quant = true;  // the trained cache formats; off for comparisons in plain f32
   bool draft = true;       // load mtp.* when the configuration has draft blocks and the checkpoint holds them
+  comm::Communicator* comm = nullptr;  // of this engine's rank, borrowed; nullptr: one rank. All ranks step alike
 };
 
 class CpuEngine final : public Engine {
@@ -46,6 +47,7 @@ class CpuEngine final : public Engine {
   // Forgets the last tokens of a session, at most max_step_tokens of them: rejected drafts. kUsage when length is out
   // of range.
   Result<void> truncate(SessionId session, int64_t length);
+  const Ranks& ranks() const { return *ranks_; }
   bool has_drafter() const { return weights_.draft.has_value(); }
   // Greedy drafts for the positions after `pending`, a token that was chosen but not yet appended. The session stays as
   // it is. Errors: kUsage for an unknown session, an id outside the vocabulary, an empty session, or no drafter.
@@ -62,6 +64,7 @@ class CpuEngine final : public Engine {
   model::Config config_;
   EngineLimits limits_;
   ModelWeights weights_;
+  std::unique_ptr<Ranks> ranks_;
   std::optional<EngramRows> engram_;
   std::unique_ptr<Forward> forward_;  // borrows config_ and weights_
   std::map<SessionId, SessionState> sessions_;
