@@ -166,62 +166,6 @@ TEST_CASE("kv_compress pools and norms groups of one and two, and leaves rows th
   }
 }
 
-TEST_CASE("index scores are the oracle's, unseen rows never score") {
-  NEED_DEVICE("index_score");
-  test::Random random(7);
-  for (const auto& [heads, dim, keys] : {std::tuple<int64_t, int64_t, int64_t>{32, 128, 1}, {32, 128, 1000}, {8, 64, 129}, {40, 32, 5}}) {
-    constexpr int64_t kRows = 3;
-    const std::vector<int64_t> visible{keys, keys / 2, 0};
-    const auto q = random.normal(static_cast<size_t>(kRows * heads * dim)), w = random.normal(static_cast<size_t>(kRows * heads)), k = random.normal(static_cast<size_t>(keys * dim));
-    std::vector<float> want(static_cast<size_t>(kRows * keys));
-    const std::vector<int64_t> offset{0, keys - keys / 2, 0};
-    ops::index_score_ref({q.data(), w.data(), k.data(), visible.data(), want.data(), kRows, heads, dim, keys, offset.data()});
-    DeviceArray<float> dq(q), dw(w), dk(k), ds(want.size());
-    DeviceArray<int64_t> dvis(visible), doff(offset);
-    OK(ops::index_score_cuda({dq.get(), dw.get(), dk.get(), dvis.get(), ds.get(), kRows, heads, dim, keys, doff.get()}, nullptr));
-    const auto got = ds.host();
-    for (size_t i = 0; i < want.size(); ++i) {
-      if (std::isinf(want[i])) CHECK(got[i] == want[i]);
-      else CHECK(std::fabs(got[i] - want[i]) < 1e-4f * std::sqrt(static_cast<float>(heads * dim)));
-    }
-  }
-}
-
-TEST_CASE("selections and candidate blocks are exact, ties to the lower index") {
-  NEED_DEVICE("topk");
-  test::Random random(8);
-  for (const int64_t keys : {1, 7, 8, 512, 513, 1024, 5000, 20001}) {
-    for (const bool ties : {false, true}) {
-      constexpr int64_t kRows = 4, kBlock = 8, kBlocks = 37;
-      const std::vector<int64_t> visible{keys, keys - 1, keys / 3, 0};
-      auto score = random.normal(static_cast<size_t>(kRows * keys));
-      for (int64_t r = 0; r < kRows; ++r) {
-        for (int64_t g = 0; g < keys; ++g) {
-          float& s = score[static_cast<size_t>(r * keys + g)];
-          if (ties) s = std::round(s) * 0.0f + static_cast<float>(random.below(3)) - 1.0f;
-          if (g >= visible[static_cast<size_t>(r)]) s = -std::numeric_limits<float>::infinity();
-        }
-      }
-      DeviceArray<float> ds(score);
-      DeviceArray<int64_t> dvis(visible);
-      std::vector<int32_t> blocks(kRows * kBlocks);
-      ops::candidate_blocks_ref({score.data(), visible.data(), blocks.data(), kRows, keys, kBlock, kBlocks});
-      DeviceArray<int32_t> dblocks(blocks.size());
-      OK(ops::candidate_blocks_cuda({ds.get(), dvis.get(), dblocks.get(), kRows, keys, kBlock, kBlocks}, nullptr));
-      CHECK(dblocks.host() == blocks);
-      for (const int64_t k : {1, 6, 512}) {
-        for (const bool limited : {false, true}) {
-          std::vector<int32_t> want(static_cast<size_t>(kRows * k));
-          ops::topk_ref({score.data(), limited ? blocks.data() : nullptr, want.data(), kRows, keys, k, kBlock, kBlocks});
-          DeviceArray<int32_t> got(want.size());
-          OK(ops::topk_cuda({ds.get(), limited ? dblocks.get() : nullptr, got.get(), kRows, keys, k, kBlock, kBlocks}, nullptr));
-          CHECK(got.host() == want);
-        }
-      }
-    }
-  }
-}
-
 TEST_CASE("sparse attention: window, selection, empty lists, every head width") {
   NEED_DEVICE("sparse_attention");
   test::Random random(9);

@@ -28,7 +28,7 @@ Result<std::unique_ptr<CudaEngine>> CudaEngine::open(CudaEngineOptions o) {
     DSF_TRY(e->engram_, EngramRows::open(c, o.model_dir, o.engram_dir, std::move(o.token_map)));
   }
   DSF_TRY(e->forward_, CudaForward::create(e->config_, e->weights_, {.max_rows = o.max_step_tokens, .max_len = e->limits_.max_model_len, .slots = o.max_sessions,
-                                                                      .max_logit_rows = o.max_step_tokens, .fake_quant = o.fake_quant}));
+                                                                      .max_logit_rows = o.max_step_tokens, .fake_quant = o.fake_quant, .f32_caches = o.f32_caches, .graphs = o.graphs}));
   e->slot_used_.assign(static_cast<size_t>(o.max_sessions), false);
   return e;
 }

@@ -22,6 +22,8 @@ struct CudaEngineOptions {
   int max_sessions = 8;
   int device = 0;
   bool fake_quant = true;
+  bool f32_caches = false;                        // fake-quantised caches as f32, with the same result: to look into them
+  bool graphs = true;                             // false: every step is launched kernel by kernel, with the same result
 };
 
 class CudaEngine final : public Engine {
@@ -38,6 +40,7 @@ class CudaEngine final : public Engine {
   std::vector<std::pair<std::string, std::string>> identity() const override;
 
   Trace& trace() { return forward_->trace; }
+  const CudaForward& forward() const { return *forward_; }
 
  private:
   struct Session {
