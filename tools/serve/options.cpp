@@ -93,6 +93,7 @@ void add_flags(cli::Command& command, RawOptions& raw) {
                  INT32_MAX);
   command.option("--max-num-seqs", raw.max_num_seqs, "requests at once", 1, 64);
   command.option("--prefill-chunk", raw.prefill_chunk, "most tokens of one step", 1, 65536);
+  command.option("--speculative", raw.speculative, "drafts verified in a step, with the same reply; 0 is none", 0, 16);
   command.group("HTTP").option("--host", raw.host, "address to listen on", "HOST");
   command.option("--port", raw.port, "port; 0 is any free one", 0, 65535);
   command.option("--port-file", raw.port_file, "gets the port once ready", "FILE");
@@ -134,6 +135,7 @@ Result<ServePlan> make_plan(const RawOptions& raw) {
   plan.loop.max_running = static_cast<int>(raw.max_num_seqs);
   plan.loop.max_queue = static_cast<int>(raw.max_queue);
   plan.loop.prefill_chunk = raw.prefill_chunk;
+  plan.loop.speculative = raw.speculative;
   plan.max_model_len = raw.max_model_len;
   plan.threads = raw.common.jobs;
   plan.drain_timeout_us = raw.drain_timeout_us;

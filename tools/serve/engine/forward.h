@@ -14,12 +14,6 @@
 
 namespace dsf::serve {
 
-struct DraftOutput {
-  std::vector<int32_t> ids;  // [block]: the drafts for the positions after the pending token
-  Vec logits;                // [block, V], Markov bias included
-  Vec confidence;            // [block], raw projection (no sigmoid)
-};
-
 struct ForwardOptions {
   int threads = 1;
   bool fake_quant = true;  // the cache formats of model.md 4.2 to 4.5

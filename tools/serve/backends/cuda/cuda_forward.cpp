@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tools/serve/backends/cuda/forward_detail.h"
+#include "tools/serve/backends/cuda/launch_cache.h"
 
 namespace dsf::serve::cuda {
 
@@ -55,7 +56,11 @@ Result<void> CudaForward::before_mix(int64_t index) {
   }
   if (table < 0) return {};
   DSF_OK(expand_only());
-  DSF_OK(linear(engram_[static_cast<size_t>(table)], w.engram_wkv, engram_kv_, n_));
+  const EngramInput& in = engram_[static_cast<size_t>(table)];
+  DSF_OK(ops::engram_rows_cuda(
+      {.records = in.records, .values = in.values, .n_records = n_ * c.engram_columns(), .head_dim = c.engram_head_dim},
+      raw(stream_)));
+  DSF_OK(linear(in.values, w.engram_wkv, engram_kv_, n_));
   DSF_OK(ops::engram_gate_cuda({.kv = engram_kv_,
                                 .q_weight = w.engram_q,
                                 .k_weight = w.engram_k,

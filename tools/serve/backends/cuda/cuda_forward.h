@@ -6,7 +6,9 @@
 // (StepRowsHost), and one launch serves all sessions. One thread, one stream. Source: model.md sections 3 to 8; the CPU
 // counterpart is engine/forward.h.
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -15,6 +17,7 @@
 #include "dsf/gpu/gpu.h"
 #include "tools/serve/backends/cuda/device_model.h"
 #include "tools/serve/backends/cuda/step_graphs.h"
+#include "tools/serve/backends/ops/choose_token/choose_token.h"
 #include "tools/serve/backends/ops/fake_quant/fake_quant.h"
 #include "tools/serve/engine/trace.h"
 
@@ -44,11 +47,28 @@ class CudaForward {
   static Result<std::unique_ptr<CudaForward>> create(const model::Config& config, const DeviceModel& weights,
                                                      const CudaForwardOptions& options);
 
-  // rows: a session's rows are consecutive positions, ascending. engram[i]: [rows, columns * head_dim] of Engram layer
-  // i. logit_rows: rows whose logits are wanted. The result is in pinned memory: [logit_rows.size(), V], borrowed until
-  // the next call.
-  Result<std::span<const float>> run(std::span<const Row> rows, std::span<const std::vector<float>> engram,
-                                     std::span<const int64_t> logit_rows);
+  // Pinned room for the records of a step's rows, [max_rows, columns, record], of the Engram layer with this index.
+  // Written between steps and until EngramWait returns for it.
+  std::span<std::byte> engram_input(size_t table);
+  // Called within run(), table by table, when the layers before have been launched: returns once engram_input(table) is
+  // filled.
+  using EngramWait = std::function<Result<void>(size_t table)>;
+
+  // rows: a session's rows are consecutive positions, ascending. The first n_host rows of wanted come back as logits,
+  // in pinned memory: [n_host, V]; after each of the others one token is chosen by its entry of choices, kUndecided and
+  // kNotFinite included (choose_token.h). What is returned is borrowed until the next call.
+  struct Wanted {
+    std::span<const int64_t> rows;
+    int64_t n_host = 0;
+    std::span<const ops::TokenChoice> choices;  // [rows.size() - n_host]
+  };
+  struct Output {
+    std::span<const float> logits;
+    std::span<const int32_t> ids;
+  };
+  Result<Output> run(std::span<const Row> rows, const EngramWait& engram, const Wanted& wanted);
+  // Logits of wanted row `index` of the last run(), [V]; borrowed until the next call of either.
+  Result<std::span<const float>> fetch_logits(int64_t index);
 
   size_t cache_bytes() const { return cache_bytes_; }
   // Of a session, whatever its length goes up to: compressed rows and index keys of every source.
@@ -90,9 +110,12 @@ class CudaForward {
   static StepBlock carve(void* base, int64_t n_rows);
   bool traced() const { return trace.enter || trace.values || trace.ids; }
   void fill_row(int64_t i, const Row& r, bool writes);
-  Result<void> launch_all();
-  Result<void> upload_step(std::span<const Row> rows, std::span<const std::vector<float>> engram,
-                           std::span<const int64_t> logit_rows);
+  int64_t n_stages() const;
+  Result<void> launch_stage(int64_t stage);
+  Result<void> upload_step(std::span<const Row> rows, std::span<const int64_t> logit_rows);
+  Result<void> launch_choices(const Wanted& wanted);
+  int64_t engram_record_bytes() const { return config_.engram_head_dim + config_.engram_head_dim / 32; }
+  Result<void> upload_engram(size_t table, int64_t real, const EngramWait& engram);
 
   Result<void> layer(int64_t index);
   Result<void> before_mix(int64_t index);
@@ -126,6 +149,17 @@ class CudaForward {
   std::vector<gpu::DeviceBuffer> owned_;
   gpu::PinnedBuffer step_host_, logits_host_;
   gpu::DeviceBuffer step_device_;
+  // Of the rows whose token is chosen here, [max_logit_rows] each.
+  struct ChoiceBlock {
+    ops::TokenChoice* choices;
+    int32_t* ids;
+  };
+  static size_t choice_bytes(int64_t n) {
+    return static_cast<size_t>(n) * (sizeof(ops::TokenChoice) + sizeof(int32_t));
+  }
+  static ChoiceBlock carve_choices(void* base, int64_t n);
+  gpu::PinnedBuffer choice_host_;
+  gpu::DeviceBuffer choice_device_;
   StepBlock host_{}, device_{};
   size_t cache_bytes_ = 0, workspace_bytes_ = 0;
 
@@ -138,11 +172,16 @@ class CudaForward {
   float *h_ = nullptr, *y_ = nullptr, *lora_ = nullptr, *q_ = nullptr, *kv_ = nullptr, *gate_ = nullptr,
         *latent_ = nullptr, *key_ = nullptr;
   float *index_q_ = nullptr, *index_w_ = nullptr, *score_ = nullptr, *select_ = nullptr, *attn_ = nullptr,
-        *partial_ = nullptr, *z_ = nullptr;
+        *partial_ = nullptr, *choice_ = nullptr, *z_ = nullptr;
   float *route_ = nullptr, *expert_weights_ = nullptr, *hidden_ = nullptr, *engram_kv_ = nullptr,
         *hyper_partial_ = nullptr, *picked_ = nullptr, *logits_ = nullptr;
   int32_t *expert_ids_ = nullptr, *selection_ = nullptr, *blocks_ = nullptr;
-  std::vector<float*> engram_;  // [Engram layers]
+  struct EngramInput {
+    uint8_t* records = nullptr;  // [max_rows, columns, record]
+    float* values = nullptr;     // [max_rows, columns * head_dim]
+  };
+  std::vector<EngramInput> engram_;  // [Engram layers]
+  std::vector<gpu::PinnedBuffer> engram_host_;
   StepGraphs graphs_;
 };
 

@@ -3,7 +3,7 @@
 
 #include "tools/serve/backends/cuda/cuda_forward.h"
 #include "tools/serve/backends/cuda/forward_detail.h"
-#include "tools/serve/backends/cuda/launch_cache.h"
+#include "tools/serve/backends/cuda/launch_choice.h"
 
 namespace dsf::serve::cuda {
 
@@ -77,6 +77,8 @@ Result<void> CudaForward::allocate_all() {
   const int64_t n = options_.max_rows, s = c.hc_mult, d = c.hidden_size, hd = c.head_dim, heads = c.num_attention_heads;
   DSF_TRY(step_host_, gpu::allocate_pinned(step_bytes(n)));
   DSF_TRY(step_device_, gpu::allocate(step_bytes(n)));
+  DSF_TRY(choice_host_, gpu::allocate_pinned(choice_bytes(options_.max_logit_rows)));
+  DSF_TRY(choice_device_, gpu::allocate(choice_bytes(options_.max_logit_rows)));
   DSF_TRY(logits_host_,
           gpu::allocate_pinned(static_cast<size_t>(options_.max_logit_rows * c.vocab_size) * sizeof(float)));
 
@@ -110,6 +112,7 @@ Result<void> CudaForward::allocate_all() {
                                     ops::select_workspace(kSelectRows, max_blocks, c.candidate_topk_blocks))},
                 {&attn_, n * heads * hd},
                 {&partial_, std::max(std::min(kPieceFloats, n * attention_row), attention_row)},
+                {&choice_, ops::choose_token_workspace(options_.max_logit_rows, c.vocab_size)},
                 {&z_, n * c.o_groups * c.o_lora_rank},
                 {&route_, n * c.n_routed_experts},
                 {&expert_weights_, n * max_active},
@@ -132,8 +135,14 @@ Result<void> CudaForward::allocate_all() {
     *w.to = reinterpret_cast<int32_t*>(p);
   }
   for (size_t i = 0; i < c.engram_layer_ids.size(); ++i) {
-    DSF_TRY(float* const p, floats(n * c.engram_columns() * c.engram_head_dim, workspace_bytes_));
-    engram_.push_back(p);
+    EngramInput in;
+    const int64_t records = n * c.engram_columns();
+    DSF_TRY(in.values, floats(records * c.engram_head_dim, workspace_bytes_));
+    DSF_TRY(float* const p, floats((records * engram_record_bytes() + 3) / 4, workspace_bytes_));
+    in.records = reinterpret_cast<uint8_t*>(p);
+    engram_.push_back(in);
+    DSF_TRY(gpu::PinnedBuffer host, gpu::allocate_pinned(static_cast<size_t>(records * engram_record_bytes())));
+    engram_host_.push_back(std::move(host));
   }
   const model::YarnScaling& y = c.rope_scaling;
   const std::vector<float> plain = ops::rope_frequencies(c.qk_rope_head_dim, c.rope_theta, {});

@@ -2,6 +2,7 @@
 // Launchers over packed caches (ops/cache_rows): the same contracts as launch.h, whose rules hold here too.
 #include "tools/serve/backends/cuda/launch.h"
 #include "tools/serve/backends/ops/cache_rows/cache_rows.h"
+#include "tools/serve/backends/ops/engram_gate/engram_rows.h"
 #include "tools/serve/backends/ops/indexer_topk/index_rows.h"
 
 namespace dsf::serve::ops {
@@ -31,5 +32,7 @@ struct PackedCaches {
 };
 Result<void> sparse_attention_mma_cuda(const SparseAttentionArgs& a, const PackedCaches& packed, int64_t max_window,
                                        float* partial, CudaStream stream);
+
+Result<void> engram_rows_cuda(const EngramRowsArgs& a, CudaStream stream);
 
 }  // namespace dsf::serve::ops
