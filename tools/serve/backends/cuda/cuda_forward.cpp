@@ -15,17 +15,20 @@ CudaForward::CudaForward(const model::Config& config, const DeviceModel& weights
       graphs_(options.graphs ? options.max_graphs : 0) {
   // A step writes all its rows before any is read, and the compressor needs the open group's tokens besides.
   ring_rows_ = std::max<int64_t>(config.sliding_window, 2) + options.max_rows;
-  packed_caches_ = options.fake_quant && !options.f32_caches && config.index_head_dim == 128 &&
-                   config.index_n_heads % 8 == 0 && config.index_n_heads <= 32;
+  exact_rows_ = options.fake_quant && ops::sparse_attention_mma_fits(config.head_dim);
+  packed_caches_ =
+      exact_rows_ && !options.f32_caches && ops::index_rows_packed_fits(config.index_n_heads, config.index_head_dim);
   // With no more rows than a selection takes all are taken, and so are their blocks when the budget holds them.
   const int64_t blocks = config.candidate_topk_blocks * config.candidate_block_size;
   score_skip_ = config.candidate_source_layer_id < 0 || blocks >= config.index_topk ? config.index_topk : 0;
 }
 
 Result<std::unique_ptr<CudaForward>> CudaForward::create(const model::Config& config, const DeviceModel& weights,
-                                                         const CudaForwardOptions& options) {
+                                                         const gpu::Facts& device, const CudaForwardOptions& options) {
   std::unique_ptr<CudaForward> out(new CudaForward(config, weights, options));
   DSF_TRY(out->stream_, gpu::Stream::create());
+  DSF_TRY(out->packed_, PackedLinears::create(config, weights, device, options.max_rows, out->stream_));
+  out->workspace_bytes_ += PackedLinears::bytes(config, weights, device, options.max_rows);
   DSF_OK(out->allocate_all());
   return out;
 }

@@ -2,13 +2,14 @@
 // CudaForward: the backbone on one device, as a list of launches over the rows of a step, whatever their sessions.
 //
 // Borrows configuration and weights. Owns workspace and the caches of `slots` sessions, all allocated in create(); a
-// step allocates nothing. Caches are arrays [slot, row, dim] in f32, so a row of a step needs only offsets
-// (StepRowsHost), and one launch serves all sessions. One thread, one stream. Source: model.md sections 3 to 8; the CPU
-// counterpart is engine/forward.h.
+// step allocates nothing. Caches are arrays [slot, row, dim] in the model's own formats (ops/cache_rows), in f32 without
+// fake quantisation, so a row of a step needs only offsets (StepBlock), and one launch serves all sessions. One thread,
+// one stream. Source: model.md sections 3 to 8; the CPU counterpart is engine/forward.h.
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "dsf/base/result.h"
 #include "dsf/gpu/gpu.h"
 #include "tools/serve/backends/cuda/device_model.h"
+#include "tools/serve/backends/cuda/packed_linears.h"
 #include "tools/serve/backends/cuda/step_graphs.h"
 #include "tools/serve/backends/ops/choose_token/choose_token.h"
 #include "tools/serve/backends/ops/fake_quant/fake_quant.h"
@@ -34,6 +36,10 @@ struct CudaForwardOptions {
   size_t max_graphs = 48;
 };
 
+struct ForwardBytes {
+  size_t caches = 0, workspace = 0;
+};
+
 // One row of a step: which token, where, in whose caches.
 struct Row {
   int32_t token = 0;
@@ -45,7 +51,11 @@ class CudaForward {
  public:
   // Errors: kMissing without a device, kLocal when memory is short, kUsage for shapes without a kernel.
   static Result<std::unique_ptr<CudaForward>> create(const model::Config& config, const DeviceModel& weights,
-                                                     const CudaForwardOptions& options);
+                                                     const gpu::Facts& device, const CudaForwardOptions& options);
+
+  // What create() will allocate on the device. weights: as planned (DeviceModel::plan) is enough.
+  static Result<ForwardBytes> plan(const model::Config& config, const DeviceModel& weights, const gpu::Facts& device,
+                                   const CudaForwardOptions& options);
 
   // Pinned room for the records of a step's rows, [max_rows, columns, record], of the Engram layer with this index.
   // Written between steps and until EngramWait returns for it.
@@ -106,6 +116,7 @@ class CudaForward {
   Result<float*> floats(int64_t n, size_t& counter);
   Result<Cache> cache(int64_t rows, int64_t dim, ops::FakeQuant format);
   Result<void> allocate_caches();
+  Result<void> allocate_exchange();
   static size_t step_bytes(int64_t n_rows) { return static_cast<size_t>(n_rows) * sizeof(int64_t) * 15; }
   static StepBlock carve(void* base, int64_t n_rows);
   bool traced() const { return trace.enter || trace.values || trace.ids; }
@@ -132,6 +143,9 @@ class CudaForward {
   Result<void> rope(float* x, const int64_t* positions, int64_t heads, int64_t width, int64_t ratio,
                     bool inverse = false);
   Result<void> store(float* x, const int64_t* place, const Cache& to, int64_t dim, ops::FakeQuant format);
+  // Linears of one input, at most one launch group (packed_linears.h); those the layer does not have are left out.
+  Result<void> linears(const float* x, std::initializer_list<LinearTask> tasks, int64_t n_rows);
+  Result<void> output_groups(const DeviceLayer& w);
   Result<void> quantise(float* x, int64_t n, ops::FakeQuant format);
   Result<void> report(std::string_view what, int64_t layer, const float* device, int64_t per_row);
   Result<void> report_ids(std::string_view what, int64_t layer, const int32_t* device, int64_t per_row);
@@ -146,6 +160,7 @@ class CudaForward {
           longest_ = 0;     // of the step: rows, those with logits, both with what fills a bucket; longest session
   int64_t score_skip_ = 0;  // queries that see no more rows than this need no scores
   gpu::Stream stream_;
+  PackedLinears packed_;
   std::vector<gpu::DeviceBuffer> owned_;
   gpu::PinnedBuffer step_host_, logits_host_;
   gpu::DeviceBuffer step_device_;
@@ -161,12 +176,14 @@ class CudaForward {
   gpu::PinnedBuffer choice_host_;
   gpu::DeviceBuffer choice_device_;
   StepBlock host_{}, device_{};
+  bool planning_ = false;  // count, allocate nothing
   size_t cache_bytes_ = 0, workspace_bytes_ = 0;
 
   float *window_freq_ = nullptr, *compressed_freq_ = nullptr;
   std::vector<Cache> window_;    // [layers] rings [slot, ring_rows, hd]
   std::vector<Source> sources_;  // [layers]
   Streams s_{};
+  bool exact_rows_ = false;     // cached rows are exact in bf16, and attention has tensor cores for them
   bool packed_caches_ = false;  // caches are in their own formats
   bool pending_ = false;        // y_ still has to be expanded into the streams
   float *h_ = nullptr, *y_ = nullptr, *lora_ = nullptr, *q_ = nullptr, *kv_ = nullptr, *gate_ = nullptr,

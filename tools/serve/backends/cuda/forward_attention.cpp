@@ -47,7 +47,6 @@ Result<void> CudaForward::attention(int64_t index) {
   const DeviceLayer& w = weights_.layers[static_cast<size_t>(index)];
   const model::LayerRole& role = roles_[static_cast<size_t>(index)];
   const model::Config& c = config_;
-  const int64_t row = c.num_attention_heads * c.head_dim;
   DSF_OK(linear(h_, w.wq_a, lora_, n_));
   DSF_OK(norm_in_place(lora_, w.q_norm, n_, c.q_lora_rank, c.rms_norm_eps, stream_));
   DSF_OK(linear(lora_, w.wq_b, q_, n_));
@@ -62,16 +61,7 @@ Result<void> CudaForward::attention(int64_t index) {
   if (role.owns_index) DSF_OK(select(index));
   DSF_OK(attend(index));
   DSF_OK(rope(attn_, device_.positions, c.num_attention_heads, c.head_dim, role.ratio, /*inverse=*/true));
-  DSF_OK(ops::linear_cuda({.x = attn_,
-                           .w = w.wo_a.f32,
-                           .y = z_,
-                           .n_rows = n_,
-                           .in = w.wo_a.in,
-                           .out = c.o_lora_rank,
-                           .x_stride = row,
-                           .y_stride = c.o_groups * c.o_lora_rank},
-                          w.wo_a.bf16, raw(stream_),
-                          {.count = c.o_groups, .x_step = w.wo_a.in, .y_step = c.o_lora_rank}));
+  DSF_OK(output_groups(w));
   return linear(z_, w.wo_b, y_, n_);
 }
 
@@ -201,10 +191,9 @@ Result<void> CudaForward::attend(int64_t index) {
                                      .scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim)),
                                      .window_offset = device_.window_offset + r,
                                      .rows_offset = at.group_offset + r};
-    // Rows that were not quantised are not exact in bf16.
-    DSF_OK(options_.fake_quant ? ops::sparse_attention_mma_cuda(a, {window.packed, rows.packed}, c.sliding_window,
-                                                                partial_, raw(stream_))
-                               : ops::sparse_attention_cuda(a, c.sliding_window, partial_, raw(stream_)));
+    DSF_OK(exact_rows_ ? ops::sparse_attention_mma_cuda(a, {window.packed, rows.packed}, c.sliding_window, partial_,
+                                                        raw(stream_))
+                       : ops::sparse_attention_cuda(a, c.sliding_window, partial_, raw(stream_)));
   }
   return {};
 }

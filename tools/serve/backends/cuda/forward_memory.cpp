@@ -7,7 +7,20 @@
 
 namespace dsf::serve::cuda {
 
+Result<ForwardBytes> CudaForward::plan(const model::Config& config, const DeviceModel& weights,
+                                       const gpu::Facts& device, const CudaForwardOptions& options) {
+  CudaForward counted(config, weights, options);
+  counted.planning_ = true;
+  DSF_OK(counted.allocate_all());
+  return ForwardBytes{counted.cache_bytes_,
+                      counted.workspace_bytes_ + PackedLinears::bytes(config, weights, device, options.max_rows)};
+}
+
 Result<float*> CudaForward::floats(int64_t n, size_t& counter) {
+  if (planning_) {
+    counter += static_cast<size_t>(std::max<int64_t>(n, 1)) * sizeof(float);
+    return static_cast<float*>(nullptr);
+  }
   DSF_TRY(gpu::DeviceBuffer buffer, gpu::allocate(static_cast<size_t>(std::max<int64_t>(n, 1)) * sizeof(float)));
   counter += buffer.bytes();
   DSF_OK(gpu::fill(stream_, buffer.data(), 0, buffer.bytes()));
@@ -72,16 +85,27 @@ size_t CudaForward::cache_bytes_per_token() const {
   return static_cast<size_t>(twice / 2);
 }
 
+// What host and device exchange each step.
+Result<void> CudaForward::allocate_exchange() {
+  const model::Config& c = config_;
+  const int64_t n = options_.max_rows, logit_rows = options_.max_logit_rows;
+  DSF_TRY(step_host_, gpu::allocate_pinned(step_bytes(n)));
+  DSF_TRY(step_device_, gpu::allocate(step_bytes(n)));
+  DSF_TRY(choice_host_, gpu::allocate_pinned(choice_bytes(logit_rows)));
+  DSF_TRY(choice_device_, gpu::allocate(choice_bytes(logit_rows)));
+  DSF_TRY(logits_host_, gpu::allocate_pinned(static_cast<size_t>(logit_rows * c.vocab_size) * sizeof(float)));
+  for (size_t i = 0; i < c.engram_layer_ids.size(); ++i) {
+    const auto bytes = static_cast<size_t>(n * c.engram_columns() * engram_record_bytes());
+    DSF_TRY(gpu::PinnedBuffer host, gpu::allocate_pinned(bytes));
+    engram_host_.push_back(std::move(host));
+  }
+  return {};
+}
+
 Result<void> CudaForward::allocate_all() {
   const model::Config& c = config_;
   const int64_t n = options_.max_rows, s = c.hc_mult, d = c.hidden_size, hd = c.head_dim, heads = c.num_attention_heads;
-  DSF_TRY(step_host_, gpu::allocate_pinned(step_bytes(n)));
-  DSF_TRY(step_device_, gpu::allocate(step_bytes(n)));
-  DSF_TRY(choice_host_, gpu::allocate_pinned(choice_bytes(options_.max_logit_rows)));
-  DSF_TRY(choice_device_, gpu::allocate(choice_bytes(options_.max_logit_rows)));
-  DSF_TRY(logits_host_,
-          gpu::allocate_pinned(static_cast<size_t>(options_.max_logit_rows * c.vocab_size) * sizeof(float)));
-
+  if (!planning_) DSF_OK(allocate_exchange());
   DSF_OK(allocate_caches());
   int64_t max_keys = std::max<int64_t>(c.candidate_topk_blocks * c.candidate_block_size, 1);
   for (const Source& src : sources_) max_keys = std::max(max_keys, src.max_groups);
@@ -141,8 +165,6 @@ Result<void> CudaForward::allocate_all() {
     DSF_TRY(float* const p, floats((records * engram_record_bytes() + 3) / 4, workspace_bytes_));
     in.records = reinterpret_cast<uint8_t*>(p);
     engram_.push_back(in);
-    DSF_TRY(gpu::PinnedBuffer host, gpu::allocate_pinned(static_cast<size_t>(records * engram_record_bytes())));
-    engram_host_.push_back(std::move(host));
   }
   const model::YarnScaling& y = c.rope_scaling;
   const std::vector<float> plain = ops::rope_frequencies(c.qk_rope_head_dim, c.rope_theta, {});
@@ -151,9 +173,10 @@ Result<void> CudaForward::allocate_all() {
                             {y.enabled, y.factor, y.beta_fast, y.beta_slow, y.original_max_position_embeddings});
   for (const auto& [to, from] : {std::pair(&window_freq_, &plain), std::pair(&compressed_freq_, &yarn)}) {
     DSF_TRY(*to, floats(std::ssize(*from), workspace_bytes_));
+    if (planning_) continue;
     DSF_OK(gpu::copy_to_device(stream_, *to, from->data(), from->size() * sizeof(float)));
   }
-  return stream_.wait();
+  return planning_ ? Result<void>{} : stream_.wait();
 }
 
 }  // namespace dsf::serve::cuda
