@@ -332,7 +332,25 @@ TEST_CASE("prompt log-probabilities cover every prompt token but the first, what
   }
 }
 
-TEST_CASE("an engine error ends every request with that error") {
+TEST_CASE("a request has left the counters before its consumer hears of the end") {
+  SchedulerOptions scheduling;
+  std::shared_ptr<Stream> stream;
+  const Scheduler* scheduler = nullptr;
+  int calls = 0;
+  scheduling.before_ends = [&] {
+    ++calls;
+    CHECK(scheduler->counters().running == 0);
+    CHECK_FALSE(stream->wait(0).end);
+  };
+  Bench bench({}, scheduling);
+  scheduler = bench.scheduler.get();
+  stream = bench.add(request({3}, 1));
+  bench.step();
+  CHECK(calls == 1);
+  CHECK(read(*stream).end->reason == EndReason::kLength);
+}
+
+TEST_CASE("an engine error is the round's, and end_all hands it to every request") {
   FakeEngine::Options options;
   int calls = 0;
   options.on_step = [&](std::span<const StepItem>) -> Result<void> {
@@ -347,6 +365,7 @@ TEST_CASE("an engine error ends every request with that error") {
   bench.step();
   const auto failed = bench.scheduler->step();
   REQUIRE_FALSE(failed.has_value());
+  bench.scheduler->end_all(EndReason::kFailed, failed.error());
   CHECK(read(*a).end->reason == EndReason::kFailed);
   CHECK(read(*b).end->error.what == "device lost");
   CHECK(bench.engine.open_sessions() == 0);

@@ -61,6 +61,7 @@ class EngineLoop {
   void run();
   bool take_incoming();
   void publish();
+  void give_up(const Error& error);
 
   std::unique_ptr<Engine> engine_;
   const EngineLoopOptions options_;

@@ -35,17 +35,11 @@ Result<bool> Scheduler::step() {
   }
   if (items.empty()) return false;
   const auto output = engine_.step(items);
-  if (!output) {
-    end_all(EndReason::kFailed, output.error());
-    return fail(output.error());
-  }
+  if (!output) return fail(output.error());
   ++counters_.steps;
-  if (const auto done = consume(*output); !done) {
-    end_all(EndReason::kFailed, done.error());
-    return fail(done.error());
-  }
+  if (const auto done = consume(*output); !done) return fail(done.error());
   std::stable_partition(running_.begin(), running_.end(), [](const auto& job) { return job->take == 0; });
-  sweep();
+  deliver_ends();
   return true;
 }
 
@@ -63,7 +57,7 @@ void Scheduler::drop_late(int64_t now) {
   for (const auto& job : running_) {
     if (const auto why = reason(*job)) end(*job, *why);
   }
-  sweep();
+  deliver_ends();
 }
 
 void Scheduler::admit(int64_t now) {
@@ -71,7 +65,7 @@ void Scheduler::admit(int64_t now) {
   while (!waiting_.empty() && running_.size() < limit) {
     const auto session = engine_.open();
     if (!session) {
-      if (session.error().code == Code::kBusy) return;
+      if (session.error().code == Code::kBusy) break;
       end(*waiting_.front(), EndReason::kFailed, -1, session.error());
       waiting_.pop_front();
       continue;
@@ -84,6 +78,7 @@ void Scheduler::admit(int64_t now) {
     if (job->request.steering.active && job->request.steering.trigger < 0) start_steering(*job);
     if (!job->ended) running_.push_back(std::move(job));
   }
+  deliver_ends();
 }
 
 // Decides how many tokens each running request appends in this step.
@@ -188,18 +183,22 @@ void Scheduler::end(Job& job, EndReason reason, int32_t stop_token, const Error&
   job.timing.finished_ns = options_.now_ns();
   if (job.session >= 0) engine_.close(job.session);
   ++counters_.ended[reason];
-  job.stream->finish({reason, stop_token, error, job.timing});
+  ends_.emplace_back(job.stream, End{reason, stop_token, error, job.timing});
 }
 
-void Scheduler::sweep() {
+void Scheduler::deliver_ends() {
+  if (ends_.empty()) return;
   std::erase_if(waiting_, [](const auto& job) { return job->ended; });
   std::erase_if(running_, [](const auto& job) { return job->ended; });
+  if (options_.before_ends) options_.before_ends();
+  for (auto& [stream, end] : ends_) stream->finish(std::move(end));
+  ends_.clear();
 }
 
 void Scheduler::end_all(EndReason reason, const Error& error) {
   for (const auto& job : waiting_) end(*job, reason, -1, error);
   for (const auto& job : running_) end(*job, reason, -1, error);
-  sweep();
+  deliver_ends();
 }
 
 SchedulerCounters Scheduler::counters() const {

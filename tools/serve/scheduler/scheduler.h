@@ -46,6 +46,9 @@ struct SchedulerOptions {
   int max_running = 8;
   int64_t prefill_chunk = 512;  // most prompt tokens of one request in one step
   std::function<int64_t()> now_ns;
+  // Called when requests have ended: they have left the counters, and their consumers have not heard of it yet. So
+  // whoever reads an end and then asks for the counters does not find that request among the running ones.
+  std::function<void()> before_ends;
 };
 
 struct SchedulerCounters {
@@ -61,10 +64,9 @@ class Scheduler {
   Scheduler(Engine& engine, SchedulerOptions options) : engine_(engine), options_(std::move(options)) {}
 
   void add(GenerationRequest request, std::shared_ptr<Stream> stream);
-  // One round. False when there was nothing to run. Errors: those of the engine; every request has been ended with
-  // kFailed by then.
+  // One round. False when there was nothing to run. Errors: those of the engine; nothing can be run after that, and
+  // the caller ends what is left with end_all().
   Result<bool> step();
-  // Ends everything.
   void end_all(EndReason reason, const Error& error = {});
   bool idle() const { return waiting_.empty() && running_.empty(); }
   SchedulerCounters counters() const;
@@ -98,13 +100,14 @@ class Scheduler {
   void accept(Job& job, Choice choice);
   void start_steering(Job& job);
   void end(Job& job, EndReason reason, int32_t stop_token = -1, const Error& error = {});
-  void sweep();
+  void deliver_ends();
 
   Engine& engine_;
   SchedulerOptions options_;
   std::deque<std::unique_ptr<Job>> waiting_;
   Jobs running_;  // those that have waited longest since their last turn come first
   std::vector<int32_t> allowed_;
+  std::vector<std::pair<std::shared_ptr<Stream>, End>> ends_;  // of requests whose consumers have not heard of it yet
   SchedulerCounters counters_;
 };
 

@@ -33,6 +33,8 @@ struct CudaEngineOptions {
   int max_sessions = 8;
   int device = 0;
   bool fake_quant = true;
+  bool f32_caches = false;                        // fake-quantised caches as f32, with the same result: to look into them
+  bool graphs = true;                             // false: every step is launched kernel by kernel, with the same result
   bool dequantise = false;                        // packed weights as f32: the debug mode, for small models
   LoadFormat load_format = LoadFormat::kCheckpoint;
   int64_t dummy_experts = 0;                      // of kDummy: routed experts instead of the configuration's; 0 keeps them
@@ -60,6 +62,7 @@ class CudaEngine final : public Engine {
   Trace& trace() { return forward_->trace; }
   const LoadReport& load_report() const { return weights_.report(); }
   const CudaMemory& memory() const { return memory_; }
+  const CudaForward& forward() const { return *forward_; }
 
  private:
   struct Session {

@@ -22,7 +22,8 @@ std::string form_of(const DeviceModel& m, const CudaEngineOptions& o) {
 }  // namespace
 
 CudaForwardOptions CudaEngine::forward_options(const CudaEngineOptions& o) const {
-  return {.max_rows = o.max_step_tokens, .max_len = limits_.max_model_len, .slots = o.max_sessions, .max_logit_rows = o.max_step_tokens, .fake_quant = o.fake_quant};
+  return {.max_rows = o.max_step_tokens, .max_len = limits_.max_model_len, .slots = o.max_sessions, .max_logit_rows = o.max_step_tokens, .fake_quant = o.fake_quant,
+          .f32_caches = o.f32_caches, .graphs = o.graphs};
 }
 
 Result<void> CudaEngine::check_memory(const CudaEngineOptions& o, WeightSource& source) {
