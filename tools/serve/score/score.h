@@ -40,7 +40,8 @@ struct ScoreReport {
 
 // Errors: kUsage for options and ids, those of the engine and the tokenizer, kLocal from writing the logits.
 Result<ScoreReport> score(const ScoreOptions& options);
-json::Value to_json(const ScoreReport& report, const ScoreOptions& options);
+// The record: its inputs are every file that was read, with its digest. Errors: those of reading them again.
+Result<json::Value> to_json(const ScoreReport& report, const ScoreOptions& options);
 // The exit code.
 Result<int> run_score(const ScoreOptions& options);
 
