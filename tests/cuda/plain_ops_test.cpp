@@ -6,7 +6,7 @@
 
 #include "device_array.h"
 #include "dsf/test/support.h"
-#include "tools/serve/backends/cuda/launch.h"
+#include "tools/serve/backends/cuda/launch_weights.h"
 
 using namespace dsf;
 using namespace dsf::serve;
@@ -121,28 +121,40 @@ TEST_CASE("hyper_step is expand, mix, collapse and norm, and a row does not depe
   }
 }
 
-TEST_CASE("linear: f32 and bf16 weights, every row count gives the same bits") {
+namespace {
+enum class Form { kF32, kBf16, kF16 };
+// Weights that the form holds exactly: eight significant bits of a magnitude between 2^-8 and 2^-4.
+uint16_t half_of(float v) {
+  const auto bits = std::bit_cast<uint32_t>(v);
+  return static_cast<uint16_t>((bits >> 16 & 0x8000) | (((bits >> 23 & 0xff) - 127 + 15) << 10) | (bits >> 13 & 0x3ff));
+}
+}  // namespace
+
+TEST_CASE("linear: f32, bf16 and fp16 weights, every row count gives the same bits") {
   NEED_DEVICE("linear");
   test::Random random(5);
   for (const auto& [in, out] : {std::pair<int64_t, int64_t>{8, 1}, {256, 5}, {264, 33}, {5120, 384}}) {
-    constexpr int64_t kRows = 19;
-    const auto x = random.normal(static_cast<size_t>(kRows * in)), w = random.normal(static_cast<size_t>(out * in), 0.05f);
-    std::vector<uint16_t> wb(w.size());
-    for (size_t i = 0; i < w.size(); ++i) wb[i] = static_cast<uint16_t>(std::bit_cast<uint32_t>(w[i]) >> 16);
+    constexpr int64_t kRows = 45;
+    const auto x = random.normal(static_cast<size_t>(kRows * in));
+    std::vector<float> w(static_cast<size_t>(out * in));
+    for (float& v : w) v = std::bit_cast<float>(static_cast<uint32_t>(random.below(2) << 31 | (119 + random.below(4)) << 23 | random.below(128) << 16));
+    std::vector<uint16_t> wb(w.size()), wh(w.size());
+    for (size_t i = 0; i < w.size(); ++i) wb[i] = static_cast<uint16_t>(std::bit_cast<uint32_t>(w[i]) >> 16), wh[i] = half_of(w[i]);
     std::vector<float> want(static_cast<size_t>(kRows * out));
     ops::linear_ref({x.data(), w.data(), want.data(), kRows, in, out, in, out});
     DeviceArray<float> dx(x), dw(w);
-    DeviceArray<uint16_t> dwb(wb);
-    for (const bool bf16 : {false, true}) {
+    DeviceArray<uint16_t> dwb(wb), dwh(wh);
+    for (const Form form : {Form::kF32, Form::kBf16, Form::kF16}) {
       std::vector<float> all;
-      for (const int64_t rows : {kRows, int64_t{8}, int64_t{3}, int64_t{1}}) {
+      for (const int64_t rows : {kRows, int64_t{9}, int64_t{8}, int64_t{3}, int64_t{1}}) {
         DeviceArray<float> dy(static_cast<size_t>(rows * out));
-        OK(ops::linear_cuda({dx.get(), dw.get(), dy.get(), rows, in, out, in, out}, bf16 ? dwb.get() : nullptr, nullptr));
+        const ops::HalfWeights half{.bf16 = form == Form::kBf16 ? dwb.get() : nullptr, .f16 = form == Form::kF16 ? dwh.get() : nullptr};
+        OK(ops::linear_weights_cuda({dx.get(), dw.get(), dy.get(), rows, in, out, in, out}, half, nullptr));
         const auto got = dy.host();
         if (rows == kRows) all = got;
         CHECK(got == std::vector<float>(all.begin(), all.begin() + rows * out));
       }
-      CHECK(relative_distance(all, want) < (bf16 ? 4e-3 : kF32));  // bf16 here is a truncation: up to 2^-8 per weight
+      CHECK(relative_distance(all, want) < kF32);
     }
   }
   CHECK(ops::linear_cuda({nullptr, nullptr, nullptr, 1, 7, 1, 7, 1}, nullptr, nullptr).error().code == Code::kUsage);

@@ -47,12 +47,17 @@ Result<void> CudaForward::attention(int64_t index) {
   const DeviceLayer& w = weights_.layers[static_cast<size_t>(index)];
   const model::LayerRole& role = roles_[static_cast<size_t>(index)];
   const model::Config& c = config_;
-  DSF_OK(linear(h_, w.wq_a, lora_, n_));
+  // Launches of one input together; what only sources have is empty elsewhere and left out.
+  DSF_OK(linears(h_,
+                 {{&w.wq_a, lora_, w.wq_a.out},
+                  {&w.wkv, kv_, w.wkv.out},
+                  {&w.compress_wkv, latent_, w.compress_wkv.out},
+                  {&w.compress_wgate, gate_, w.compress_wgate.out}},
+                 n_));
   DSF_OK(norm_in_place(lora_, w.q_norm, n_, c.q_lora_rank, c.rms_norm_eps, stream_));
-  DSF_OK(linear(lora_, w.wq_b, q_, n_));
+  DSF_OK(linears(lora_, {{&w.wq_b, q_, w.wq_b.out}, {&w.index_wq_b, index_q_, w.index_wq_b.out}}, n_));
   DSF_OK(rope(q_, device_.positions, c.num_attention_heads, c.head_dim, role.ratio));
 
-  DSF_OK(linear(h_, w.wkv, kv_, n_));
   DSF_OK(norm_in_place(kv_, w.kv_norm, n_, c.head_dim, c.rms_norm_eps, stream_));
   DSF_OK(rope(kv_, device_.positions, 1, c.head_dim, role.ratio));
   DSF_OK(store(kv_, device_.window_place, window_[static_cast<size_t>(index)], c.head_dim, ops::FakeQuant::kWindow));
@@ -65,7 +70,7 @@ Result<void> CudaForward::attention(int64_t index) {
   return linear(z_, w.wo_b, y_, n_);
 }
 
-// Projections into the rings, then for every row that closes a group: its latent, its index key (from the latent as it
+// Projections (attention() left them in latent_ and gate_) into the rings, then for every row that closes a group: its latent, its index key (from the latent as it
 // is), and the rotated, quantised row.
 Result<void> CudaForward::compress(int64_t index) {
   const DeviceLayer& w = weights_.layers[static_cast<size_t>(index)];
@@ -73,10 +78,8 @@ Result<void> CudaForward::compress(int64_t index) {
   const int64_t ratio = roles_[static_cast<size_t>(index)].ratio;
   const StepBlock::PerRatio& at = device_.ratio[static_cast<size_t>(ratio)];
   Source& src = sources_[static_cast<size_t>(index)];
-  DSF_OK(linear(h_, w.compress_wkv, kv_, n_));
-  DSF_OK(ops::scatter_rows_cuda(kv_, device_.window_place, src.value, n_, c.head_dim, raw(stream_)));
+  DSF_OK(ops::scatter_rows_cuda(latent_, device_.window_place, src.value, n_, c.head_dim, raw(stream_)));
   if (ratio > 1) {
-    DSF_OK(linear(h_, w.compress_wgate, gate_, n_));
     DSF_OK(ops::scatter_rows_cuda(gate_, device_.window_place, src.gate, n_, c.head_dim, raw(stream_)));
   }
   DSF_OK(ops::kv_compress_rows_cuda({.value = src.value,
@@ -104,7 +107,6 @@ Result<void> CudaForward::select(int64_t index) {
   const model::LayerRole& role = roles_[static_cast<size_t>(index)];
   const model::Config& c = config_;
   const StepBlock::PerRatio& at = device_.ratio[static_cast<size_t>(role.ratio)];
-  DSF_OK(linear(lora_, w.index_wq_b, index_q_, n_));
   DSF_OK(rope(index_q_, device_.positions, c.index_n_heads, c.index_head_dim, role.ratio));
   DSF_OK(quantise(index_q_, n_ * c.index_n_heads * c.index_head_dim, ops::FakeQuant::kIndex));
   DSF_OK(linear(h_, w.index_weights, index_w_, n_));
