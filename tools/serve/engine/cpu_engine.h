@@ -28,6 +28,7 @@ struct CpuEngineOptions {
   int threads = 0;         // 0: the machine's
   bool fake_quant = true;  // the trained cache formats; off for comparisons in plain f32
   bool draft = true;       // load mtp.* when the configuration has draft blocks and the checkpoint holds them
+  comm::Communicator* comm = nullptr;  // of this engine's rank, borrowed; nullptr: one rank. All ranks step alike
 };
 
 class CpuEngine final : public Engine {
@@ -45,6 +46,7 @@ class CpuEngine final : public Engine {
   std::vector<std::pair<std::string, std::string>> identity() const override;
 
   Result<void> truncate(SessionId session, int64_t length) override;
+  const Ranks& ranks() const { return *ranks_; }
   bool has_drafter() const override { return weights_.draft.has_value(); }
   Result<DraftOutput> draft(SessionId session, int32_t pending) override;
 
@@ -54,12 +56,13 @@ class CpuEngine final : public Engine {
   CpuEngine() = default;
   Result<void> check(std::span<const StepItem> items) const;
   Result<Step> make_step(std::span<const StepItem> items);
-  std::vector<int32_t> choose(Step& step, const std::vector<int64_t>& rows, std::span<const StepItem> items);
+  Result<std::vector<int32_t>> choose(Step& step, const std::vector<int64_t>& rows, std::span<const StepItem> items);
 
   std::filesystem::path model_dir_;
   model::Config config_;
   EngineLimits limits_;
   ModelWeights weights_;
+  std::unique_ptr<Ranks> ranks_;
   std::optional<EngramRows> engram_;
   std::unique_ptr<Forward> forward_;  // borrows config_ and weights_
   std::map<SessionId, SessionState> sessions_;

@@ -80,7 +80,7 @@ Result<std::unique_ptr<CudaEngine>> CudaEngine::open(CudaEngineOptions o) {
   e->limits_ = {.max_model_len = o.max_model_len > 0 ? o.max_model_len : c.max_position_embeddings, .max_sessions = o.max_sessions, .max_step_tokens = o.max_step_tokens};
   DSF_OK(e->load(o));
   if (!c.engram_layer_ids.empty()) {
-    DSF_TRY(e->engram_, o.load_format == LoadFormat::kDummy ? EngramRows::dummy(c) : EngramRows::open(c, o.model_dir, o.engram_dir, std::move(o.token_map)));
+    DSF_TRY(e->engram_, o.load_format == LoadFormat::kDummy ? EngramRows::dummy(c, {}) : EngramRows::open(c, o.model_dir, o.engram_dir, std::move(o.token_map), {}));
     e->reader_ = std::make_unique<EngramReader>(e->engram_->source(), o.engram_threads);
   }
   DSF_TRY(e->forward_, CudaForward::create(e->config_, e->weights_, e->device_, e->forward_options(o)));
