@@ -370,3 +370,27 @@ TEST_CASE("an engine error is the round's, and end_all hands it to every request
   CHECK(read(*b).end->error.what == "device lost");
   CHECK(bench.engine.open_sessions() == 0);
 }
+
+TEST_CASE("min_tokens keeps an end from being chosen under a filter, unless nothing else is left") {
+  struct OneThenEnd final : TokenFilter {
+    int committed = 0;
+    bool allowed(std::vector<int32_t>& out) override {
+      out = committed == 0 ? std::vector<int32_t>{1, 10} : std::vector<int32_t>{1};
+      return true;
+    }
+    void commit(int32_t) override { ++committed; }
+  };
+  FakeEngine::Options options;
+  options.script = [](std::span<const int32_t>) { return 1; };
+  Bench bench(options);
+  GenerationRequest r = request({4}, 9);
+  r.ignore_eos = false;
+  r.min_tokens = 5;
+  r.steering.active = true;
+  r.steering.filter = std::make_unique<OneThenEnd>();
+  const auto stream = bench.add(std::move(r));
+  bench.run();
+  const Reply reply = read(*stream);
+  CHECK(reply.ids == std::vector<int32_t>{10, 1});
+  CHECK(reply.end->reason == EndReason::kEos);
+}

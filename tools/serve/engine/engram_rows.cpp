@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "dsf/base/numeric.h"
+#include "dsf/base/random.h"
 #include "dsf/engram/packed.h"
 #include "dsf/io/file.h"
 #include "dsf/model/engram.h"
@@ -44,7 +45,40 @@ Result<std::unique_ptr<engram::RowSource>> open_source(const fs::path& model_dir
   return source;
 }
 
+// Values of magnitude 1 to 1.75 and a scale of 1.
+class DummyRows final : public engram::RowSource {
+ public:
+  explicit DummyRows(engram::Layout layout) : RowSource(std::move(layout)) {}
+  engram::RowRange owned(size_t layer_index) const override { return {0, layout_.layers()[layer_index].rows}; }
+  Result<void> read(size_t layer_index, std::span<const int64_t> rows, std::span<std::byte> out) const override {
+    const auto bytes = static_cast<size_t>(layout_.row_bytes()), values = static_cast<size_t>(layout_.head_dim());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      SplitMix64 random(static_cast<uint64_t>(rows[i]) * 2 + layer_index);
+      std::byte* const row = out.data() + i * bytes;
+      for (size_t at = 0; at < values; at += sizeof(uint64_t)) store_le(row + at, 0x3838383838383838u | (random.next() & 0x8383838383838383u));
+      std::fill(row + values, row + bytes, std::byte{127});
+    }
+    return {};
+  }
+  std::vector<std::pair<std::string, std::string>> identity() const override { return {{"engram", "dummy"}}; }
+};
+
+// Ids numbered by first appearance, as many distinct ones as the configuration says.
+Result<engram::TokenMap> dummy_map(const model::Config& c) {
+  std::vector<int32_t> ids;
+  for (int64_t id = 0; id < c.vocab_size; ++id) ids.push_back(static_cast<int32_t>(id % c.engram_compressed_vocab_size));
+  return engram::TokenMap::from_ids(std::move(ids), "dummy token map");
+}
+
 }  // namespace
+
+Result<EngramRows> EngramRows::dummy(const model::Config& config) {
+  DSF_TRY(engram::Layout layout, engram::Layout::create(model::engram_spec(config)));
+  DSF_TRY(engram::TokenMap map, dummy_map(config));
+  auto source = std::make_unique<DummyRows>(layout);
+  DSF_TRY(engram::Hasher hasher, engram::Hasher::create(std::move(layout), std::move(map), "dummy token map"));
+  return EngramRows(std::move(hasher), std::move(source));
+}
 
 Result<EngramRows> EngramRows::open(const model::Config& config, const fs::path& model_dir, const fs::path& engram_dir,
                                     std::optional<engram::TokenMap> map) {

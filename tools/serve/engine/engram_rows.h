@@ -29,6 +29,9 @@ class EngramRows {
   static Result<EngramRows> open(const model::Config& config, const std::filesystem::path& model_dir,
                                  const std::filesystem::path& engram_dir, std::optional<engram::TokenMap> map);
 
+  // Rows made from their numbers, and a token map of the right size: for engines without files (--load-format dummy).
+  static Result<EngramRows> dummy(const model::Config& config);
+
   // tokens: the whole session including the new ones; the last n_new are asked for. Appends to values[layer index]:
   // [n_new, columns * head_dim]. Errors: kLocal, kContent from reading rows.
   Result<void> append(std::span<const int32_t> tokens, int64_t n_new, std::vector<std::vector<float>>& values) const;

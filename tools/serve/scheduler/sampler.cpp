@@ -48,6 +48,10 @@ uint64_t seed_for(std::span<const int32_t> prompt, uint64_t salt) {
   return load_le<uint64_t>(digest.bytes.data()) & INT64_MAX;
 }
 
+uint64_t seed_of_choice(uint64_t seed, uint64_t choice) {
+  return choice == 0 ? seed : mix(seed + choice * 0x9E3779B97F4A7C15u) & INT64_MAX;
+}
+
 Sampler::Sampler(SamplingParams params, std::span<const int32_t> prompt) : params_(std::move(params)) {
   if (params_.repetition_penalty != 1) {
     for (const int32_t id : prompt) seen_.try_emplace(id, 0);

@@ -24,6 +24,8 @@ namespace dsf::serve {
 double uniform(uint64_t seed, uint64_t position, uint64_t id);
 // The deterministic default seed of a prompt: 63 bits of SHA-256 over its ids and a salt.
 uint64_t seed_for(std::span<const int32_t> prompt, uint64_t salt);
+// The seed of one of a request's n choices; choice 0 has the request's own.
+uint64_t seed_of_choice(uint64_t seed, uint64_t choice);
 
 struct SamplingParams {
   double temperature = 1.0;  // 0: greedy

@@ -136,10 +136,13 @@ void Scheduler::sample(Job& job, std::span<const float> row) {
   const auto position = static_cast<uint64_t>(job.held);
   const bool filtered = job.steering && job.request.steering.filter->allowed(allowed_);
   std::vector<int32_t> masked;
-  if (!filtered && job.generated < job.request.min_tokens) {
+  if (job.generated < job.request.min_tokens) {
     masked = job.request.stop_ids;
     masked.push_back(static_cast<int32_t>(engine_.config().eos_token_id));
   }
+  // A filter that leaves only an end wins over min_tokens.
+  const auto is_masked = [&](int32_t id) { return std::find(masked.begin(), masked.end(), id) != masked.end(); };
+  if (filtered && std::all_of(allowed_.begin(), allowed_.end(), is_masked)) masked.clear();
   auto choice = job.sampler.pick(row, position, masked, filtered ? &allowed_ : nullptr);
   if (!choice) return end(job, EndReason::kFailed, -1, choice.error());
   job.pending.clear();

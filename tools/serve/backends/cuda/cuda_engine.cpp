@@ -2,36 +2,9 @@
 
 #include <algorithm>
 
-#include "dsf/safetensors/safetensors.h"
 #include "tools/serve/engine/step_check.h"
 
 namespace dsf::serve::cuda {
-
-Result<std::unique_ptr<CudaEngine>> CudaEngine::open(CudaEngineOptions o) {
-  if (o.max_sessions < 1 || o.max_step_tokens < 1 || o.max_model_len < 0)
-    return fail(Code::kUsage, "cuda engine", "sessions, step tokens and model length must be positive");
-  std::unique_ptr<CudaEngine> e(new CudaEngine());
-  DSF_TRY(e->device_, gpu::open(o.device));
-  if (o.config) {
-    e->config_ = *o.config;
-  } else {
-    DSF_TRY(e->config_, model::load_config(o.model_dir / "config.json"));
-  }
-  const model::Config& c = e->config_;
-  e->limits_ = {.max_model_len = o.max_model_len > 0 ? o.max_model_len : c.max_position_embeddings, .max_sessions = o.max_sessions, .max_step_tokens = o.max_step_tokens};
-  {
-    DSF_TRY(const safetensors::Checkpoint checkpoint, safetensors::Checkpoint::open(o.model_dir));
-    DSF_TRY(const ModelWeights host, load_weights(c, checkpoint, false));
-    DSF_TRY(e->weights_, DeviceModel::upload(c, host));
-  }
-  if (!c.engram_layer_ids.empty()) {
-    DSF_TRY(e->engram_, EngramRows::open(c, o.model_dir, o.engram_dir, std::move(o.token_map)));
-  }
-  DSF_TRY(e->forward_, CudaForward::create(e->config_, e->weights_, {.max_rows = o.max_step_tokens, .max_len = e->limits_.max_model_len, .slots = o.max_sessions,
-                                                                      .max_logit_rows = o.max_step_tokens, .fake_quant = o.fake_quant}));
-  e->slot_used_.assign(static_cast<size_t>(o.max_sessions), false);
-  return e;
-}
 
 Result<SessionId> CudaEngine::open() {
   const auto free = std::find(slot_used_.begin(), slot_used_.end(), false);
@@ -88,7 +61,7 @@ Result<StepOutput> CudaEngine::step(std::span<const StepItem> items) {
 }
 
 std::vector<std::pair<std::string, std::string>> CudaEngine::identity() const {
-  std::vector<std::pair<std::string, std::string>> pairs = {{"backend", "cuda-f32"}, {"device", device_.name}};
+  std::vector<std::pair<std::string, std::string>> pairs = {{"backend", "cuda"}, {"weights", form_}, {"device", device_.name}};
   if (engram_) {
     for (auto& p : engram_->identity()) pairs.push_back(std::move(p));
   }

@@ -6,6 +6,7 @@
 // One thread, one stream. Source: model.md sections 3 to 8; the CPU counterpart is engine/forward.h.
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "dsf/base/result.h"
 #include "dsf/gpu/gpu.h"
 #include "tools/serve/backends/cuda/device_model.h"
+#include "tools/serve/backends/cuda/packed_linears.h"
 #include "tools/serve/backends/ops/fake_quant/fake_quant.h"
 #include "tools/serve/engine/trace.h"
 
@@ -26,6 +28,10 @@ struct CudaForwardOptions {
   bool fake_quant = true;
 };
 
+struct ForwardBytes {
+  size_t caches = 0, workspace = 0;
+};
+
 // One row of a step: which token, where, in whose caches.
 struct Row {
   int32_t token = 0;
@@ -36,7 +42,11 @@ struct Row {
 class CudaForward {
  public:
   // Errors: kMissing without a device, kLocal when memory is short, kUsage for shapes without a kernel.
-  static Result<std::unique_ptr<CudaForward>> create(const model::Config& config, const DeviceModel& weights, const CudaForwardOptions& options);
+  static Result<std::unique_ptr<CudaForward>> create(const model::Config& config, const DeviceModel& weights, const gpu::Facts& device,
+                                                     const CudaForwardOptions& options);
+
+  // What create() will allocate on the device. weights: as planned (DeviceModel::plan) is enough.
+  static Result<ForwardBytes> plan(const model::Config& config, const DeviceModel& weights, const gpu::Facts& device, const CudaForwardOptions& options);
 
   // rows: a session's rows are consecutive positions, ascending. engram[i]: [rows, columns * head_dim] of Engram layer i. logit_rows: rows
   // whose logits are wanted. The result is in pinned memory: [logit_rows.size(), V], borrowed until the next call.
@@ -82,6 +92,9 @@ class CudaForward {
   Result<void> attend(int64_t index);
   Result<void> experts(int64_t index);
   Result<void> linear(const float* x, const DeviceLinear& l, float* y, int64_t n_rows);
+  // Linears of one input, at most one launch group (packed_linears.h); those the layer does not have are left out.
+  Result<void> linears(const float* x, std::initializer_list<LinearTask> tasks, int64_t n_rows);
+  Result<void> output_groups(const DeviceLayer& w);
   Result<void> rope(float* x, const int64_t* positions, int64_t heads, int64_t width, int64_t ratio, bool inverse = false);
   Result<void> quantise(float* x, int64_t n, ops::FakeQuant format);
   Result<void> report(std::string_view what, int64_t layer, const float* device, int64_t per_row);
@@ -94,10 +107,12 @@ class CudaForward {
   std::vector<model::LayerRole> roles_;
   int64_t ring_rows_ = 0, n_ = 0, longest_ = 0;
   gpu::Stream stream_;
+  PackedLinears packed_;
   std::vector<gpu::DeviceBuffer> owned_;
   gpu::PinnedBuffer step_host_, logits_host_;
   gpu::DeviceBuffer step_device_;
   StepBlock host_{}, device_{};
+  bool planning_ = false;  // count, allocate nothing
   size_t step_bytes_ = 0, cache_bytes_ = 0, workspace_bytes_ = 0;
 
   float *window_freq_ = nullptr, *compressed_freq_ = nullptr;
