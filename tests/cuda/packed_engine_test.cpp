@@ -145,12 +145,14 @@ TEST_CASE("packed weights: every sub-layer is near the oracle's when its streams
     const auto free_running = all_logits(*engine, tokens, kStep);
     const Statistics s = compare(free_running, want, static_cast<size_t>(engine->config().vocab_size));
     const Held held = hold_layers(*engine, recorded, tokens);
-    MESSAGE((fake_quant ? "quantised" : "plain") << " caches: largest relative distance " << held.largest << " (" << held.where << "), ids different " << held.different << " of "
+    MESSAGE(std::string(fake_quant ? "quantised" : "plain") << " caches: largest relative distance " << held.largest << " (" << held.where << "), ids different " << held.different << " of "
                                                  << held.compared << "; free running: argmax equal " << s.argmax_equal << ", KL mean " << s.mean_kl << " worst " << s.worst_kl);
-    // Two products in a row differ by about 4e-4; a selection or a rounding that falls the other way moves single rows by more.
-    CHECK(held.largest < 2e-2);
-    CHECK(held.different <= held.compared / 50);
-    CHECK(s.argmax_equal > 0.8);
+    // Two products in a row differ by about 5e-4. With caches quantised to four bits such a difference moves values over a rounding border by a
+    // whole step and near ties of the selection the other way, which replaces whole rows: there only the selections and the answers are judged.
+    CHECK(held.largest < (fake_quant ? 0.3 : 2e-3));
+    CHECK(held.different <= held.compared / (fake_quant ? 30 : 500));
+    CHECK(s.argmax_equal > (fake_quant ? 0.6 : 0.98));
+    CHECK(s.mean_kl < (fake_quant ? 0.3 : 2e-3));
   }
 }
 

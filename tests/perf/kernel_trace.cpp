@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <mutex>
+#include <string_view>
 
 namespace dsf::perf {
 namespace {
@@ -33,6 +34,8 @@ std::string plain_name(const char* mangled) {
   char* text = abi::__cxa_demangle(mangled, nullptr, nullptr, &status);
   std::string name = status == 0 ? text : mangled;
   std::free(text);
+  constexpr std::string_view kNobody = "(anonymous namespace)::";
+  for (size_t at = name.find(kNobody); at != std::string::npos; at = name.find(kNobody)) name.erase(at, kNobody.size());
   name = name.substr(0, name.find('('));
   const size_t args = name.find('<');
   const size_t colon = name.substr(0, args).rfind("::");

@@ -124,15 +124,39 @@ Result<StepOutput> CpuEngine::step(std::span<const StepItem> items) {
   if (items.empty()) return StepOutput{};
   DSF_TRY(Step step, make_step(items));
   DSF_OK(forward_->run(step));
-  std::vector<int64_t> rows;
+  std::vector<int64_t> rows, choosing;
   for (size_t i = 0; i < items.size(); ++i) {
     const StepRows& at = step.items[i];
     at.session->tokens.insert(at.session->tokens.end(), items[i].tokens.begin(), items[i].tokens.end());
+    if (items[i].choose != nullptr) {
+      for (int64_t r = at.n_rows - items[i].n_choose; r < at.n_rows; ++r) choosing.push_back(at.row_begin + r);
+      continue;
+    }
     const int64_t wanted = items[i].want_all_logits ? at.n_rows : items[i].want_logits ? 1 : 0;
     for (int64_t r = at.n_rows - wanted; r < at.n_rows; ++r) rows.push_back(at.row_begin + r);
   }
+  StepOutput out;
+  DSF_TRY(out.chosen, choose(step, choosing, items));
   DSF_TRY(logits_, forward_->logits(step, rows));
-  return StepOutput{.logits = logits_, .n_rows = std::ssize(rows)};
+  out.logits = logits_, out.n_rows = std::ssize(rows);
+  return out;
+}
+
+// The tokens after these rows, which are those of the items with choose.
+Result<std::vector<int32_t>> CpuEngine::choose(Step& step, const std::vector<int64_t>& rows, std::span<const StepItem> items) {
+  std::vector<int32_t> ids;
+  if (rows.empty()) return ids;
+  DSF_TRY(const Vec logits, forward_->logits(step, rows));
+  for (const StepItem& item : items) {
+    if (item.choose == nullptr) continue;
+    const auto width = static_cast<size_t>(config_.vocab_size);
+    ChoiceParams params = *item.choose;
+    for (int64_t i = 0; i < item.n_choose; ++i, ++params.position) {
+      ids.push_back(
+          chooser_.choose(std::span<const float>(logits).subspan(ids.size() * width, width), params).value_or(-1));
+    }
+  }
+  return ids;
 }
 
 Result<void> CpuEngine::truncate(SessionId session, int64_t length) {

@@ -103,23 +103,33 @@ Result<EngramRows> EngramRows::open(const model::Config& config, const fs::path&
   return EngramRows(std::move(hasher), std::move(source), columns);
 }
 
-Result<void> EngramRows::append(std::span<const int32_t> tokens, int64_t n_new,
-                                std::vector<std::vector<float>>& values) const {
+std::vector<std::vector<int64_t>> EngramRows::locate(std::span<const int32_t> tokens, int64_t n_new) const {
   const engram::Layout& layout = hasher_.layout();
   const int64_t columns = layout.columns(), own = columns_.size(), layers = n_layers(),
                 old = std::ssize(tokens) - n_new;
   const int64_t reach = std::min(old, layout.spec().max_ngram_size - 1);
   engram::HashState state = hasher_.start();
   hasher_.advance(state, tokens.subspan(static_cast<size_t>(old - reach), static_cast<size_t>(reach)), {});
-  std::vector<int64_t> rows(static_cast<size_t>(n_new * layers * columns)), wanted(static_cast<size_t>(n_new * own));
+  std::vector<int64_t> rows(static_cast<size_t>(n_new * layers * columns));
   hasher_.rows(state, tokens.last(static_cast<size_t>(n_new)), {}, rows);
-  for (int64_t l = 0; l < layers; ++l) {
-    for (int64_t i = 0; i < n_new; ++i)
-      std::copy_n(rows.begin() + (i * layers + l) * columns + columns_.begin, own, wanted.begin() + i * own);
-    std::vector<float>& out = values[static_cast<size_t>(l)];
-    const size_t before = out.size(), count = wanted.size() * static_cast<size_t>(layout.head_dim());
+  std::vector<std::vector<int64_t>> out(static_cast<size_t>(layers));
+  for (int64_t i = 0; i < n_new; ++i) {
+    for (int64_t l = 0; l < layers; ++l) {
+      const auto from = rows.begin() + (i * layers + l) * columns + columns_.begin;
+      out[static_cast<size_t>(l)].insert(out[static_cast<size_t>(l)].end(), from, from + own);
+    }
+  }
+  return out;
+}
+
+Result<void> EngramRows::append(std::span<const int32_t> tokens, int64_t n_new,
+                                std::vector<std::vector<float>>& values) const {
+  const std::vector<std::vector<int64_t>> wanted = locate(tokens, n_new);
+  for (size_t l = 0; l < wanted.size(); ++l) {
+    std::vector<float>& out = values[l];
+    const size_t before = out.size(), count = wanted[l].size() * static_cast<size_t>(hasher_.layout().head_dim());
     out.resize(before + count);
-    DSF_OK(source_->gather(static_cast<size_t>(l), wanted, std::span(out).subspan(before)));
+    DSF_OK(source_->gather(l, wanted[l], std::span(out).subspan(before)));
   }
   return {};
 }

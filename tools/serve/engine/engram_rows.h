@@ -41,6 +41,10 @@ class EngramRows {
   // [n_new, the owner's columns * head_dim]. Errors: kLocal, kContent from reading rows.
   Result<void> append(std::span<const int32_t> tokens, int64_t n_new, std::vector<std::vector<float>>& values) const;
 
+  // The table rows that append() would read, [layer index][n_new * columns]; they depend on the ids alone.
+  std::vector<std::vector<int64_t>> locate(std::span<const int32_t> tokens, int64_t n_new) const;
+  const engram::RowSource& source() const { return *source_; }
+
   int64_t n_layers() const { return std::ssize(hasher_.layout().layers()); }
   std::vector<std::pair<std::string, std::string>> identity() const;
 

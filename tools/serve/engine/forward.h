@@ -15,12 +15,6 @@
 
 namespace dsf::serve {
 
-struct DraftOutput {
-  std::vector<int32_t> ids;  // [block]: the drafts for the positions after the pending token
-  Vec logits;                // [block, V], Markov bias included
-  Vec confidence;            // [block], raw projection (no sigmoid)
-};
-
 struct ForwardOptions {
   int threads = 1;
   const Ranks* ranks = nullptr;  // whose share the weights are, borrowed; nullptr: the whole model

@@ -22,7 +22,8 @@ std::string form_of(const DeviceModel& m, const CudaEngineOptions& o) {
 }  // namespace
 
 CudaForwardOptions CudaEngine::forward_options(const CudaEngineOptions& o) const {
-  return {.max_rows = o.max_step_tokens, .max_len = limits_.max_model_len, .slots = o.max_sessions, .max_logit_rows = o.max_step_tokens, .fake_quant = o.fake_quant};
+  return {.max_rows = o.max_step_tokens, .max_len = limits_.max_model_len, .slots = o.max_sessions, .max_logit_rows = o.max_step_tokens, .fake_quant = o.fake_quant,
+          .f32_caches = o.f32_caches, .graphs = o.graphs};
 }
 
 Result<void> CudaEngine::check_memory(const CudaEngineOptions& o, WeightSource& source) {
@@ -80,6 +81,7 @@ Result<std::unique_ptr<CudaEngine>> CudaEngine::open(CudaEngineOptions o) {
   DSF_OK(e->load(o));
   if (!c.engram_layer_ids.empty()) {
     DSF_TRY(e->engram_, o.load_format == LoadFormat::kDummy ? EngramRows::dummy(c, {}) : EngramRows::open(c, o.model_dir, o.engram_dir, std::move(o.token_map), {}));
+    e->reader_ = std::make_unique<EngramReader>(e->engram_->source(), o.engram_threads);
   }
   DSF_TRY(e->forward_, CudaForward::create(e->config_, e->weights_, e->device_, e->forward_options(o)));
   e->slot_used_.assign(static_cast<size_t>(o.max_sessions), false);
