@@ -62,6 +62,7 @@ Result<StepOutput> CudaEngine::step(std::span<const StepItem> items) {
 
 std::vector<std::pair<std::string, std::string>> CudaEngine::identity() const {
   std::vector<std::pair<std::string, std::string>> pairs = {{"backend", "cuda"}, {"weights", form_}, {"device", device_.name}};
+  if (share_.world > 1) pairs.emplace_back("world_size", std::to_string(share_.world));
   if (engram_) {
     for (auto& p : engram_->identity()) pairs.push_back(std::move(p));
   }

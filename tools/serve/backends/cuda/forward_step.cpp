@@ -23,7 +23,7 @@ Result<std::span<const float>> CudaForward::run(std::span<const Row> rows, std::
   }
   const size_t bytes = static_cast<size_t>(wanted * config_.vocab_size) * sizeof(float);
   DSF_OK(gpu::copy_to_host(stream_, logits_host_.data(), logits_, bytes));
-  DSF_OK(stream_.wait());
+  DSF_OK(wait());
   return std::span<const float>(logits_host_.as<float>(), bytes / sizeof(float));
 }
 
@@ -39,7 +39,7 @@ Result<void> CudaForward::launch_all() {
   s_ = at_start;
   if (n_logits_ == 0) return {};
   DSF_OK(ops::gather_rows_cuda(h_, device_.logit_rows, picked_, n_logits_, c.hidden_size, raw(stream_)));
-  return linear(picked_, weights_.head, logits_, n_logits_);
+  return head(picked_, n_logits_);
 }
 
 void CudaForward::fill_row(int64_t i, const Row& r, bool writes) {
