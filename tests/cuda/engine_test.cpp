@@ -183,7 +183,7 @@ TEST_CASE("captured steps give the bits of launched ones, packed caches those of
   const std::vector<int32_t> tokens = golden.ids("prompt2.input_ids");
   const auto engine = open_cuda(true);
   const std::vector<float> captured = decode_rounds(*engine, tokens, 24);
-  CHECK(engine->forward().graphs().count() == 8);
+  CHECK(engine->forward().graphs().count() == 8 * 3);  // stages of a step: two Engram tables
   CHECK(decode_rounds(*engine, tokens, 24) == captured);
   const int64_t allocations = gpu::allocation_count();
   CHECK(decode_rounds(*engine, tokens, 24) == captured);
@@ -211,4 +211,51 @@ TEST_CASE("a million positions allocate and decode") {
   const auto engine = open_cuda(o), small = open_cuda(true);
   CHECK(all_logits(*engine, tokens, tokens.size() / 2, 16) == all_logits(*small, tokens, tokens.size() / 2, 16));
   MESSAGE("caches of two sessions of 1M positions: " << engine->forward().cache_bytes() << " bytes");
+}
+
+TEST_CASE("tokens chosen on the device are those its logits give, one and several a session, beside logits for the host") {
+  NEED("choices on the device");
+  const Golden golden;
+  const std::vector<int32_t> tokens = golden.ids("prompt2.input_ids");
+  const auto engine = open_cuda(true);
+  const auto width = static_cast<size_t>(engine->config().vocab_size);
+  Chooser chooser;
+  const std::vector<ChoiceParams> params{{.temperature = 0, .position = 9}, {.temperature = 1, .seed = 5, .position = 9}, {.temperature = 1, .top_p = 0.8, .seed = 6, .position = 9},
+                                         {.temperature = 0.7, .top_p = 0.95, .min_p = 0.02, .top_k = 50, .seed = 7, .position = 9}};
+  for (int round = 0; round < 3; ++round) {  // as it is, captured, replayed
+    std::vector<StepItem> items;
+    for (const ChoiceParams& p : params) items.push_back({.session = engine->open().value(), .tokens = std::span(tokens).first(5), .want_all_logits = false, .want_logits = true, .choose = &p, .n_choose = 3});
+    items.push_back({.session = engine->open().value(), .tokens = std::span(tokens).first(5), .want_all_logits = true});
+    const auto step = engine->step(items);
+    REQUIRE_MESSAGE(step, step.error().line());
+    REQUIRE(step->n_rows == 5);
+    std::vector<int32_t> want;
+    for (ChoiceParams p : params) {
+      for (size_t row = 2; row < 5; ++row, ++p.position) want.push_back(chooser.choose(step->logits.subspan(row * width, width), p).value());
+    }
+    CHECK(step->chosen == want);
+    for (const StepItem& item : items) engine->close(item.session);
+  }
+}
+
+TEST_CASE("a session cut back goes on as if the tokens had never been there") {
+  NEED("truncate on the device");
+  const Golden golden;
+  const std::vector<int32_t> tokens = golden.ids("prompt2.input_ids");
+  const auto engine = open_cuda(true);
+  const std::vector<float> whole = all_logits(*engine, tokens, tokens.size(), 128);
+  const auto width = static_cast<size_t>(engine->config().vocab_size);
+  const SessionId session = engine->open().value();
+  std::vector<int32_t> wrong(tokens.begin() + 30, tokens.begin() + 36);
+  std::reverse(wrong.begin(), wrong.end());
+  for (const auto& [part, keep] : {std::pair(std::span<const int32_t>(tokens).first(31), 31), {std::span<const int32_t>(wrong), 31}, {std::span<const int32_t>(wrong).first(1), 30}}) {
+    const StepItem item{.session = session, .tokens = part};
+    REQUIRE(engine->step({&item, 1}));
+    REQUIRE(engine->truncate(session, keep));
+  }
+  const StepItem rest{.session = session, .tokens = std::span(tokens).subspan(30), .want_all_logits = true};
+  const auto step = engine->step({&rest, 1});
+  REQUIRE(step);
+  CHECK(std::equal(step->logits.begin(), step->logits.end(), whole.begin() + static_cast<std::ptrdiff_t>(30 * width), whole.end()));
+  CHECK(!engine->truncate(session, -1));
 }

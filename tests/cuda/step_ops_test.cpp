@@ -4,8 +4,10 @@
 #include <bit>
 
 #include "device_array.h"
+#include "dsf/engram/rows.h"
 #include "dsf/test/support.h"
-#include "tools/serve/backends/cuda/launch_cache.h"
+#include "tools/serve/backends/cuda/launch_choice.h"
+#include "tools/serve/engine/choice.h"
 
 using namespace dsf;
 using namespace dsf::serve;
@@ -75,10 +77,10 @@ TEST_CASE("a row with place -1 is not packed") {
   NEED_DEVICE("pack_rows places");
   DeviceArray<float> from(std::vector<float>(64, 1.0f));
   DeviceArray<int64_t> place(std::vector<int64_t>{-1, 0});
-  DeviceArray<uint8_t> to(std::vector<uint8_t>(40, 7));
+  DeviceArray<uint8_t> to(std::vector<uint8_t>(80, 7));
   OK(ops::pack_rows_cuda({from.get(), place.get(), to.get(), 2, 32, ops::FakeQuant::kWindow}, nullptr));
   const auto got = to.host();
-  CHECK(got[33] == 7);
+  CHECK(got[40] == 7);
   CHECK(got[0] != 7);
 }
 
@@ -119,7 +121,7 @@ TEST_CASE("scores of what a row sees are the oracle's, of f32 and of packed keys
         else
           CHECK(std::fabs(scores[i] - want[i]) < 2e-5f * std::fabs(want[i]) + 1e-2f);
       }
-      if (dim != 128) continue;
+      if (!ops::index_rows_packed_fits(heads, dim)) continue;
       a.score = got_packed.get();
       OK(ops::index_rows_packed_cuda(a, packed.get(), nullptr));
       CHECK(got_packed.host() == scores);
@@ -185,7 +187,7 @@ TEST_CASE("attention on tensor cores is the oracle's, with the same bits from pa
   NEED_DEVICE("sparse_attention_mma");
   test::Random random(24);
   for (const auto& [heads, width, n_selected] :
-       {std::tuple<int64_t, int64_t, int64_t>{64, 512, 512}, {4, 128, 6}, {3, 64, 0}, {20, 256, 70}}) {
+       {std::tuple<int64_t, int64_t, int64_t>{64, 512, 512}, {4, 128, 6}, {3, 128, 0}, {20, 256, 70}}) {
     constexpr int64_t kRing = 136, kWindow = 128, kStored = 600;
     const std::vector<int64_t> begin{0, 0, 200, 50}, end{0, 1, 328, 51}, window_offset{0, kRing, kRing, 0},
         rows_offset{0, kStored, 0, kStored};
@@ -239,4 +241,76 @@ TEST_CASE("attention on tensor cores is the oracle's, with the same bits from pa
     OK(ops::sparse_attention_mma_cuda(a, {packed_window.get(), packed_rows.get()}, kWindow, partial.get(), nullptr));
     CHECK(alone.host() == std::vector<float>(got.begin() + 2 * heads * width, got.begin() + 3 * heads * width));
   }
+}
+
+TEST_CASE("Engram records unpack to the values of the table, bit for bit") {
+  NEED_DEVICE("engram_rows");
+  test::Random random(25);
+  for (const int64_t dim : {64, 256}) {
+    constexpr int64_t kRecords = 53;
+    std::vector<uint8_t> records(n(kRecords * (dim + dim / 32)));
+    for (uint8_t& b : records) b = static_cast<uint8_t>(random.below(127));
+    std::vector<float> want(n(kRecords * dim));
+    for (int64_t r = 0; r < kRecords; ++r) {
+      const auto record = std::as_bytes(std::span(records)).subspan(n(r * (dim + dim / 32)), n(dim + dim / 32));
+      engram::dequantize_row(record, std::span(want).subspan(n(r * dim), n(dim)));
+    }
+    DeviceArray<uint8_t> from(records);
+    DeviceArray<float> to(want.size());
+    OK(ops::engram_rows_cuda({from.get(), to.get(), kRecords, dim}, nullptr));
+    CHECK(to.host() == want);
+  }
+}
+
+TEST_CASE("the device chooses the sampler's tokens: greedy, filters, ties, flat and broken rows") {
+  NEED_DEVICE("choose_token");
+  test::Random random(26);
+  int64_t undecided = 0, rows_seen = 0;
+  for (const int64_t vocab : {5, 256, 1500, 129280}) {
+    std::vector<ops::TokenChoice> choices;
+    std::vector<float> logits;
+    const auto add = [&](ops::TokenChoice c, const std::vector<float>& row) {
+      choices.push_back(c);
+      logits.insert(logits.end(), row.begin(), row.end());
+    };
+    uint64_t number = 0;
+    for (const double temperature : {0.0, 1.0, 0.3}) {
+      for (const double top_p : {1.0, 0.95, 0.2}) {
+        for (const int64_t top_k : {0, 3, 40}) {
+          for (const double min_p : {0.0, 0.05}) {
+            auto row = random.normal(n(vocab), 1.0f + 2.0f * static_cast<float>(number % 3));
+            if (number % 5 == 4)
+              std::for_each(row.begin(), row.end(), [&](float& x) { x = static_cast<float>(random.below(4)); });
+            add({temperature, top_p, min_p, top_k, 1000 + number, 77 * number}, row);
+            ++number;
+          }
+        }
+      }
+    }
+    for (int kind = 0; kind < 4; ++kind) {
+      std::vector<float> row(n(vocab), kind < 2 ? 0.5f : -std::numeric_limits<float>::infinity());
+      row[n(vocab / 2)] = kind < 2 ? std::numeric_limits<float>::quiet_NaN() : -0.0f;
+      row[n(vocab / 3)] = kind == 3 ? 0.0f : row[n(vocab / 3)];
+      add({kind % 2 == 0 ? 0.0 : 1.0, 0.9, 0, 0, 3, 9}, row);
+    }
+    const auto rows = std::ssize(choices);
+    DeviceArray<float> dl(logits), workspace(n(ops::choose_token_workspace(rows, vocab)));
+    DeviceArray<ops::TokenChoice> dc(choices);
+    DeviceArray<int32_t> ids(choices.size());
+    OK(ops::choose_token_cuda({dl.get(), dc.get(), ids.get(), rows, vocab}, true, workspace.get(), nullptr));
+    const auto got = ids.host();
+    Chooser chooser;
+    for (int64_t r = 0; r < rows; ++r) {
+      const ops::TokenChoice& c = choices[n(r)];
+      const auto want = chooser.choose(std::span<const float>(logits).subspan(n(r * vocab), n(vocab)),
+                                       {c.temperature, c.top_p, c.min_p, c.top_k, c.seed, c.position});
+      ++rows_seen;
+      if (got[n(r)] == ops::kUndecided)
+        ++undecided;
+      else
+        CHECK_MESSAGE(got[n(r)] == (want ? *want : ops::kNotFinite), "row " << r << " of " << vocab);
+    }
+  }
+  MESSAGE(undecided << " of " << rows_seen << " rows left to the host");
+  CHECK(undecided < rows_seen / 8);
 }

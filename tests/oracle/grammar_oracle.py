@@ -65,8 +65,8 @@ def main(argv):
     lines = "".join(json.dumps(s) + "\n" for s in schemas)
     out = subprocess.run([argv[0], argv[1], argv[2] if len(argv) > 2 else "40"], input=lines, capture_output=True, text=True, check=True).stdout
     n_texts = n_wrong = 0
-    for schema, line in zip(schemas, out.splitlines(), strict=True):
-        judge = jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker())
+    for schema, line in zip(schemas, out.removesuffix("\n").split("\n"), strict=True):
+        judge = jsonschema.Draft202012Validator(schema, format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER)
         texts = json.loads(line)
         if not texts:
             print("no text ended:", json.dumps(schema))

@@ -6,8 +6,8 @@
 // --quick: checks alone, smaller. --times: times alone.
 //
 // With fewer devices than ranks NCCL is left out (it wants a device each) and times say nothing about a link.
-#include <cuda_bf16.h>
 #include <cuda_runtime.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -29,7 +29,7 @@ namespace {
 
 struct Setup {
   int ranks = 2, devices = 0;
-  bool quick = false, times = false;
+  bool quick = false, times = false, lost = false;
   Communicator* process = nullptr;  // of this process's one rank; nullptr: every rank is a thread
   bool speaks() const { return process == nullptr || process->rank() == 0; }
 };
@@ -282,9 +282,37 @@ bool check_all(const char* name, Open open, const Setup& setup, bool peer) {
   if (peer) part("the same over the wrap of the sequence", [&](Communicator& b, const gpu::Stream& s) { return check_sums(open, setup, b, s, 0xfffffff8u); });
   part("gather", [&](Communicator& b, const gpu::Stream& s) { return check_gather(open, setup, b, s, 0); });
   part("graph replays over changing inputs", [&](Communicator& b, const gpu::Stream& s) { return check_graph(open, setup, b, s, 0); });
+  if (!peer) return fine;  // what NCCL does about a lost rank is looked at with --lost, in a process that may not end by itself
   part("abort ends a wait", [&](Communicator& b, const gpu::Stream& s) { return check_lost(open, setup, b, s, true); });
   part("a wait has a bound", [&](Communicator& b, const gpu::Stream& s) { return check_lost(open, setup, b, s, false); });
   return fine;
+}
+
+// Rank 0 waits for a rank that does not come and is aborted; how long everything takes. Ends the process whatever NCCL does.
+int look_at_lost_nccl(const Setup& setup) {
+  const bool fine = on_ranks(setup, [&](Communicator& boot, const gpu::Stream& stream) -> Result<void> {
+    DSF_TRY(auto c, comm::open_nccl_collective(boot, {}));
+    DSF_TRY(gpu::DeviceBuffer values, gpu::allocate(5120 * 4));
+    DSF_OK(gpu::fill(stream, values.data(), 0, values.bytes()));
+    DSF_OK(c->all_reduce_sum(values.data(), 5120, Element::kF32, stream));  // both: connections exist
+    DSF_OK(c->wait(stream, 0));
+    DSF_OK(boot.barrier());
+    if (boot.rank() != 0) std::this_thread::sleep_for(std::chrono::seconds(6));
+    if (boot.rank() != 0) ::_exit(0);
+    DSF_OK(c->all_reduce_sum(values.data(), 5120, Element::kF32, stream));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    const int64_t start = monotonic_ns();
+    const auto ms = [&] { return static_cast<double>(monotonic_ns() - start) * 1e-6; };
+    c->abort("test");
+    std::printf("  abort returned after %.2f ms\n", ms());
+    const auto waited = c->wait(stream, 7);
+    std::printf("  wait returned after %.2f ms: %s\n", ms(), waited ? "no error" : waited.error().line().c_str());
+    while (cudaStreamQuery(gpu::cuda_stream(stream)) == cudaErrorNotReady && ms() < 4000) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::printf("  stream %s after %.2f ms\n", ms() < 4000 ? "idle" : "still busy", ms());
+    std::fflush(stdout);
+    ::_exit(0);
+  });
+  return fine ? 0 : 1;
 }
 
 }  // namespace
@@ -298,6 +326,7 @@ int main(int argc, char** argv) {
     if (std::strcmp(argv[i], "--ranks") == 0 && i + 1 < argc) setup.ranks = std::atoi(argv[++i]);
     if (std::strcmp(argv[i], "--quick") == 0) setup.quick = true;
     if (std::strcmp(argv[i], "--times") == 0) setup.times = true;
+    if (std::strcmp(argv[i], "--lost") == 0) setup.lost = true;
     if (std::strcmp(argv[i], "--rank") == 0 && i + 1 < argc) tcp.rank = std::atoi(argv[++i]);
     if (std::strcmp(argv[i], "--rendezvous") == 0 && i + 1 < argc) tcp.rendezvous = argv[++i];
   }
@@ -315,13 +344,14 @@ int main(int argc, char** argv) {
     setup.process = own.get();
   }
   if (setup.speaks()) std::printf("%d ranks as %s on %d devices\n", setup.ranks, own ? "processes" : "threads", setup.devices);
+  if (setup.lost) return look_at_lost_nccl(setup);
   const bool apart = setup.devices >= setup.ranks;
   bool fine = setup.times || check_all("peer", comm::open_peer_collective, setup, true);
   if (apart && !setup.times) fine = check_all("nccl", comm::open_nccl_collective, setup, false) && fine;
   if (setup.quick) return fine ? 0 : 1;
 
   if (setup.speaks()) std::printf("%10s %12s %12s   us an operation, bf16 all-reduce in a graph of 80\n", "bytes", "peer", apart ? "nccl" : "-");
-  for (const size_t bytes : {2048, 10'240, 20'480, 61'440, 163'840, 245'760, 1 << 20, 4 << 20}) {
+  for (const size_t bytes : {2048, 10'240, 20'480, 61'440, 122'880, 163'840, 245'760, 1 << 20, 4 << 20, 32 << 20}) {
     double peer = 0, nccl = 0;
     std::string name;
     on_ranks(setup, [&](Communicator& b, const gpu::Stream& s) {

@@ -97,6 +97,8 @@ void add_flags(cli::Command& command, RawOptions& raw) {
                  INT32_MAX);
   command.option("--max-num-seqs", raw.max_num_seqs, "requests at once", 1, 64);
   command.option("--prefill-chunk", raw.prefill_chunk, "most tokens of one step", 1, 65536);
+  command.flag("--no-graphs", raw.no_graphs, "cuda: launch every kernel of every step, for the same result");
+  command.option("--speculative", raw.speculative, "drafts verified in a step, with the same reply; 0 is none", 0, 16);
   command.group("HTTP").option("--host", raw.host, "address to listen on", "HOST");
   command.option("--port", raw.port, "port; 0 is any free one", 0, 65535);
   command.option("--port-file", raw.port_file, "gets the port once ready", "FILE");
@@ -138,6 +140,7 @@ Result<ServePlan> make_plan(const RawOptions& raw) {
   plan.loop.max_running = static_cast<int>(raw.max_num_seqs);
   plan.loop.max_queue = static_cast<int>(raw.max_queue);
   plan.loop.prefill_chunk = raw.prefill_chunk;
+  plan.loop.speculative = raw.speculative;
   plan.engine.backend = raw.backend;
   plan.engine.device = static_cast<int>(raw.device);
   plan.engine.model_dir = plan.model_dir;
@@ -146,6 +149,8 @@ Result<ServePlan> make_plan(const RawOptions& raw) {
   plan.engine.max_step_tokens = plan.loop.prefill_chunk;
   plan.engine.max_sessions = plan.loop.max_running;
   plan.engine.threads = raw.common.jobs;
+  plan.engine.draft = raw.speculative > 0;
+  plan.engine.graphs = !raw.no_graphs;
   plan.engine.dummy = raw.load_format == "dummy";
   plan.engine.dummy_experts = raw.dummy_experts;
   if (raw.dummy_experts != 0 && !plan.engine.dummy)

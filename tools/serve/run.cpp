@@ -134,6 +134,9 @@ Result<int> run_server(ServePlan plan) {
       std::fwrite(line.data(), 1, line.size(), stderr);  // stderr is unbuffered: one line, one write
     };
   }
+  if (plan.loop.speculative > 0 && !engine->has_drafter())
+    return fail(Code::kUsage, "--speculative", "this checkpoint has no draft blocks, or the backend does not run them",
+                "leave it out");
   EngineLoop loop(std::move(engine), plan.loop);
   if (const auto alive = canary(loop, text.ids); !alive) {
     if (cli::stop_requested()) return 0;

@@ -126,7 +126,8 @@ class Nccl final : public DeviceCollective {
     const std::lock_guard lock(mutex_);
     if (aborted_.exchange(true)) return;
     reason_ = reason;
-    if (comm_ != nullptr) nccl_.abort(comm_);
+    // It may wait for kernels and peers: not here.
+    if (comm_ != nullptr) std::thread([abort = nccl_.abort, comm = comm_] { abort(comm); }).detach();
   }
 
  private:

@@ -92,6 +92,7 @@ class Peer final : public DeviceCollective {
     args_.sequence = sequence_;
     args_.host = seen;
     args_.flags_offset = inbox_bytes(world_);
+    args_.small_offset = inbox_bytes(world_) + flags_bytes(world_);
     args_.rank = rank_;
     args_.world = world_;
     args_.timeout_ns = static_cast<uint64_t>(options_.timeout_us) * 1000;

@@ -138,7 +138,7 @@ void Matcher::sweep(int32_t begin, int32_t end, StateId from, Bits& tokens, std:
       continue;
     }
     by_depth_[depth] = here;
-    for (int32_t id = trie.token[at(i)]; id >= 0; id = trie.next_same[at(id)]) set(tokens, id);
+    if (trie.token[at(i)] >= 0) set(tokens, trie.token[at(i)]);
     if (exits != nullptr && states_[at(here)].leaves) exits->push_back(i);
     ++i;
   }

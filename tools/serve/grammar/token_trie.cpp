@@ -8,7 +8,6 @@ namespace dsf::serve::grammar {
 TokenTrie TokenTrie::make(const tokenizer::Tokenizer& tokenizer, int64_t vocab_size) {
   TokenTrie out;
   out.n_ids = vocab_size;
-  out.next_same.assign(static_cast<size_t>(vocab_size), -1);
   std::vector<int32_t> ids;
   for (int32_t id = 0; id < std::min<int64_t>(vocab_size, tokenizer.id_limit()); ++id) {
     const std::string_view bytes = tokenizer.bytes(id);
@@ -37,14 +36,14 @@ TokenTrie TokenTrie::make(const tokenizer::Tokenizer& tokenizer, int64_t vocab_s
   for (const int32_t id : ids) {
     const std::string_view bytes = tokenizer.bytes(id);
     const auto common = std::mismatch(last.begin(), last.end(), bytes.begin(), bytes.end()).first - last.begin();
-    close_to(static_cast<size_t>(common));
+    // The same bytes again: an entry of its own.
+    const auto shared = static_cast<size_t>(common);
+    close_to(path.size() > 1 && bytes == last ? shared - 1 : shared);
     for (size_t d = path.size(); d <= bytes.size(); ++d) {
       path.push_back(out.byte.size());
       add(static_cast<uint8_t>(bytes[d - 1]), d);
     }
-    int32_t& slot = out.token[path.back()];
-    out.next_same[static_cast<size_t>(id)] = slot;
-    slot = id;
+    out.token[path.back()] = id;
     out.deepest = std::max(out.deepest, bytes.size());
     last = bytes;
   }

@@ -11,13 +11,13 @@
 namespace dsf::serve::grammar {
 
 // Entry i > 0 is reached from its parent by byte[i]; its descendants are the entries i + 1 .. end[i] - 1. Entry 0 is
-// the root. token[i]: an id spelled by the path, or -1; further ids of the same bytes follow in next_same[id].
+// the root. token[i]: the id spelled by the path, or -1. Of several ids of the same bytes all but the last have an
+// entry without descendants.
 struct TokenTrie {
   std::vector<uint8_t> byte;
   std::vector<uint16_t> depth;  // of entry i; 0: root
   std::vector<int32_t> end, token;
-  std::vector<int32_t> next_same;  // [n_ids], -1: none
-  int64_t n_ids = 0;               // ids of the model's vocabulary
+  int64_t n_ids = 0;  // ids of the model's vocabulary
   size_t deepest = 0;
 
   // Ids at or beyond vocab_size are left out. Tokens longer than 65,535 bytes are too.

@@ -9,6 +9,7 @@
 #include "dsf/engram/token_map.h"
 #include "tools/serve/backends/cuda/cuda_forward.h"
 #include "tools/serve/engine/engine.h"
+#include "tools/serve/engine/engram_reader.h"
 #include "tools/serve/engine/engram_rows.h"
 
 namespace dsf::serve::cuda {
@@ -34,6 +35,7 @@ struct CudaEngineOptions {
   int device = 0;
   bool fake_quant = true;
   bool f32_caches = false;                        // fake-quantised caches as f32, with the same result: to look into them
+  int engram_threads = 8;                         // that read Engram rows ahead of the layers
   bool graphs = true;                             // false: every step is launched kernel by kernel, with the same result
   bool dequantise = false;                        // packed weights as f32: the debug mode, for small models
   LoadFormat load_format = LoadFormat::kCheckpoint;
@@ -56,6 +58,8 @@ class CudaEngine final : public Engine {
   void close(SessionId session) override;
   int64_t length(SessionId session) const override;
   Result<StepOutput> step(std::span<const StepItem> items) override;
+  bool chooses() const override { return true; }
+  Result<void> truncate(SessionId session, int64_t length) override;
   std::vector<std::pair<std::string, std::string>> identity() const override;
 
   // For measuring: the session claims to hold `length` tokens that were never computed. Errors: kUsage for an unknown session or a length beyond
@@ -63,9 +67,9 @@ class CudaEngine final : public Engine {
   Result<void> pretend(SessionId session, int64_t length);
 
   Trace& trace() { return forward_->trace; }
+  const CudaForward& forward() const { return *forward_; }
   const LoadReport& load_report() const { return weights_.report(); }
   const CudaMemory& memory() const { return memory_; }
-  const CudaForward& forward() const { return *forward_; }
 
  private:
   struct Session {
@@ -77,6 +81,8 @@ class CudaEngine final : public Engine {
   Result<void> check_memory(const CudaEngineOptions& options, WeightSource& source);
   CudaForwardOptions forward_options(const CudaEngineOptions& options) const;
   Result<void> check(std::span<const StepItem> items) const;
+  void start_engram(std::span<const StepItem> items);
+  Result<void> finish_choices(std::span<const StepItem> items, int64_t n_host, std::vector<int32_t>& chosen);
 
   model::Config config_;
   EngineLimits limits_;
@@ -87,9 +93,11 @@ class CudaEngine final : public Engine {
   DeviceModel weights_;
   std::optional<EngramRows> engram_;
   std::unique_ptr<CudaForward> forward_;  // borrows config_ and weights_
+  std::unique_ptr<EngramReader> reader_;  // borrows engram_, writes into forward_'s memory
   std::map<SessionId, Session> sessions_;
   std::vector<bool> slot_used_;
   SessionId next_id_ = 1;
+  Chooser chooser_;
 };
 
 }  // namespace dsf::serve::cuda

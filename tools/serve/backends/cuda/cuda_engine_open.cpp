@@ -82,7 +82,8 @@ Result<std::unique_ptr<CudaEngine>> CudaEngine::open(CudaEngineOptions o) {
   if (o.world > 1 && o.collective == nullptr) return fail(Code::kBug, "cuda engine", "several ranks need a collective");
   DSF_OK(e->load(o));
   if (!c.engram_layer_ids.empty()) {
-    DSF_TRY(e->engram_, o.load_format == LoadFormat::kDummy ? EngramRows::dummy(c) : EngramRows::open(c, o.model_dir, o.engram_dir, std::move(o.token_map)));
+    DSF_TRY(e->engram_, o.load_format == LoadFormat::kDummy ? EngramRows::dummy(c, {}) : EngramRows::open(c, o.model_dir, o.engram_dir, std::move(o.token_map), {}));
+    e->reader_ = std::make_unique<EngramReader>(e->engram_->source(), o.engram_threads);
   }
   DSF_TRY(e->forward_, CudaForward::create(e->config_, e->weights_, e->device_, e->forward_options(o)));
   e->slot_used_.assign(static_cast<size_t>(o.max_sessions), false);

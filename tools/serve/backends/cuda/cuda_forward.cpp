@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tools/serve/backends/cuda/forward_detail.h"
+#include "tools/serve/backends/cuda/launch_cache.h"
 
 namespace dsf::serve::cuda {
 
@@ -15,15 +16,16 @@ CudaForward::CudaForward(const model::Config& config, const DeviceModel& weights
   heads_ = weights.share.heads.size(), groups_ = weights.share.groups.size();
   // A step writes all its rows before any is read, and the compressor needs the open group's tokens besides.
   ring_rows_ = std::max<int64_t>(config.sliding_window, 2) + options.max_rows;
-  packed_caches_ = options.fake_quant && !options.f32_caches && config.index_head_dim == 128 &&
-                   config.index_n_heads % 8 == 0 && config.index_n_heads <= 32;
+  exact_rows_ = options.fake_quant && ops::sparse_attention_mma_fits(config.head_dim);
+  packed_caches_ =
+      exact_rows_ && !options.f32_caches && ops::index_rows_packed_fits(config.index_n_heads, config.index_head_dim);
   // With no more rows than a selection takes all are taken, and so are their blocks when the budget holds them.
   const int64_t blocks = config.candidate_topk_blocks * config.candidate_block_size;
   score_skip_ = config.candidate_source_layer_id < 0 || blocks >= config.index_topk ? config.index_topk : 0;
 }
 
-Result<std::unique_ptr<CudaForward>> CudaForward::create(const model::Config& config, const DeviceModel& weights, const gpu::Facts& device,
-                                                         const CudaForwardOptions& options) {
+Result<std::unique_ptr<CudaForward>> CudaForward::create(const model::Config& config, const DeviceModel& weights,
+                                                         const gpu::Facts& device, const CudaForwardOptions& options) {
   std::unique_ptr<CudaForward> out(new CudaForward(config, weights, options));
   DSF_TRY(out->stream_, gpu::Stream::create());
   DSF_TRY(out->packed_, PackedLinears::create(config, weights, device, options.max_rows, out->stream_));
@@ -58,7 +60,11 @@ Result<void> CudaForward::before_mix(int64_t index) {
   }
   if (table < 0) return {};
   DSF_OK(expand_only());
-  DSF_OK(linear(engram_[static_cast<size_t>(table)], w.engram_wkv, engram_kv_, n_));
+  const EngramInput& in = engram_[static_cast<size_t>(table)];
+  DSF_OK(ops::engram_rows_cuda(
+      {.records = in.records, .values = in.values, .n_records = n_ * c.engram_columns(), .head_dim = c.engram_head_dim},
+      raw(stream_)));
+  DSF_OK(linear(in.values, w.engram_wkv, engram_kv_, n_));
   DSF_OK(ops::engram_gate_cuda({.kv = engram_kv_,
                                 .q_weight = w.engram_q,
                                 .k_weight = w.engram_k,

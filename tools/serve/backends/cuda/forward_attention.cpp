@@ -194,10 +194,9 @@ Result<void> CudaForward::attend(int64_t index) {
                                      .scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim)),
                                      .window_offset = device_.window_offset + r,
                                      .rows_offset = at.group_offset + r};
-    // Rows that were not quantised are not exact in bf16.
-    DSF_OK(options_.fake_quant ? ops::sparse_attention_mma_cuda(a, {window.packed, rows.packed}, c.sliding_window,
-                                                                partial_, raw(stream_))
-                               : ops::sparse_attention_cuda(a, c.sliding_window, partial_, raw(stream_)));
+    DSF_OK(exact_rows_ ? ops::sparse_attention_mma_cuda(a, {window.packed, rows.packed}, c.sliding_window, partial_,
+                                                        raw(stream_))
+                       : ops::sparse_attention_cuda(a, c.sliding_window, partial_, raw(stream_)));
   }
   return {};
 }

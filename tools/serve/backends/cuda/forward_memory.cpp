@@ -3,16 +3,17 @@
 
 #include "tools/serve/backends/cuda/cuda_forward.h"
 #include "tools/serve/backends/cuda/forward_detail.h"
-#include "tools/serve/backends/cuda/launch_cache.h"
+#include "tools/serve/backends/cuda/launch_choice.h"
 
 namespace dsf::serve::cuda {
 
-Result<ForwardBytes> CudaForward::plan(const model::Config& config, const DeviceModel& weights, const gpu::Facts& device,
-                                       const CudaForwardOptions& options) {
+Result<ForwardBytes> CudaForward::plan(const model::Config& config, const DeviceModel& weights,
+                                       const gpu::Facts& device, const CudaForwardOptions& options) {
   CudaForward counted(config, weights, options);
   counted.planning_ = true;
   DSF_OK(counted.allocate_all());
-  return ForwardBytes{counted.cache_bytes_, counted.workspace_bytes_ + PackedLinears::bytes(config, weights, device, options.max_rows)};
+  return ForwardBytes{counted.cache_bytes_,
+                      counted.workspace_bytes_ + PackedLinears::bytes(config, weights, device, options.max_rows)};
 }
 
 Result<float*> CudaForward::floats(int64_t n, size_t& counter) {
@@ -84,17 +85,28 @@ size_t CudaForward::cache_bytes_per_token() const {
   return static_cast<size_t>(twice / 2);
 }
 
+// What host and device exchange each step.
+Result<void> CudaForward::allocate_exchange() {
+  const model::Config& c = config_;
+  const int64_t n = options_.max_rows, logit_rows = options_.max_logit_rows;
+  DSF_TRY(step_host_, gpu::allocate_pinned(step_bytes(n)));
+  DSF_TRY(step_device_, gpu::allocate(step_bytes(n)));
+  DSF_TRY(choice_host_, gpu::allocate_pinned(choice_bytes(logit_rows)));
+  DSF_TRY(choice_device_, gpu::allocate(choice_bytes(logit_rows)));
+  DSF_TRY(logits_host_, gpu::allocate_pinned(static_cast<size_t>(logit_rows * c.vocab_size) * sizeof(float)));
+  for (size_t i = 0; i < c.engram_layer_ids.size(); ++i) {
+    const auto bytes = static_cast<size_t>(n * c.engram_columns() * engram_record_bytes());
+    DSF_TRY(gpu::PinnedBuffer host, gpu::allocate_pinned(bytes));
+    engram_host_.push_back(std::move(host));
+  }
+  return {};
+}
+
 Result<void> CudaForward::allocate_all() {
   const model::Config& c = config_;
   const DeviceShare& share = weights_.share;
   const int64_t n = options_.max_rows, s = c.hc_mult, d = c.hidden_size, hd = c.head_dim, heads = heads_;
-  if (!planning_) {
-    DSF_TRY(step_host_, gpu::allocate_pinned(step_bytes(n)));
-    DSF_TRY(step_device_, gpu::allocate(step_bytes(n)));
-    DSF_TRY(logits_host_,
-            gpu::allocate_pinned(static_cast<size_t>(options_.max_logit_rows * c.vocab_size) * sizeof(float)));
-  }
-
+  if (!planning_) DSF_OK(allocate_exchange());
   DSF_OK(allocate_caches());
   int64_t max_keys = std::max<int64_t>(c.candidate_topk_blocks * c.candidate_block_size, 1);
   for (const Source& src : sources_) max_keys = std::max(max_keys, src.max_groups);
@@ -125,6 +137,7 @@ Result<void> CudaForward::allocate_all() {
                                     ops::select_workspace(kSelectRows, max_blocks, c.candidate_topk_blocks))},
                 {&attn_, n * heads * hd},
                 {&partial_, std::max(std::min(kPieceFloats, n * attention_row), attention_row)},
+                {&choice_, ops::choose_token_workspace(options_.max_logit_rows, c.vocab_size)},
                 {&z_, n * groups_ * c.o_lora_rank},
                 {&route_, n * c.n_routed_experts},
                 {&expert_weights_, n * max_active},
@@ -148,8 +161,12 @@ Result<void> CudaForward::allocate_all() {
     *w.to = reinterpret_cast<int32_t*>(p);
   }
   for (size_t i = 0; i < c.engram_layer_ids.size(); ++i) {
-    DSF_TRY(float* const p, floats(n * c.engram_columns() * c.engram_head_dim, workspace_bytes_));
-    engram_.push_back(p);
+    EngramInput in;
+    const int64_t records = n * c.engram_columns();
+    DSF_TRY(in.values, floats(records * c.engram_head_dim, workspace_bytes_));
+    DSF_TRY(float* const p, floats((records * engram_record_bytes() + 3) / 4, workspace_bytes_));
+    in.records = reinterpret_cast<uint8_t*>(p);
+    engram_.push_back(in);
   }
   const model::YarnScaling& y = c.rope_scaling;
   const std::vector<float> plain = ops::rope_frequencies(c.qk_rope_head_dim, c.rope_theta, {});

@@ -1,10 +1,10 @@
 #pragma once
 // StepGraphs: steps of few rows captured once per shape and replayed.
 //
-// A shape is a number of rows and of rows with logits, both rounded up to a bucket, so there are few. The first step of
-// a shape runs as it is, which also loads its kernels; the second is captured, and from then on replayed. Whatever
-// differs between steps of one shape is read from the step block on the device. At most `most` graphs are kept, the
-// longest unused goes first. One thread. Source: serving.md 7.7, conventions.md 5.
+// A shape is a number of rows and of rows with logits, both rounded up to a bucket, and a stage of the step, so there
+// are few. The first step of a shape runs as it is, which also loads its kernels; the second is captured, and from then
+// on replayed. Whatever differs between steps of one shape is read from the step block on the device. At most `most`
+// graphs are kept, the longest unused goes first. One thread. Source: serving.md 7.7, conventions.md 5.
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -16,6 +16,7 @@ namespace dsf::serve::cuda {
 
 struct StepShape {
   int64_t rows = 0, logit_rows = 0;
+  int64_t stage = 0;  // of the step
   auto operator<=>(const StepShape&) const = default;
 };
 

@@ -24,7 +24,7 @@ Result<std::unique_ptr<Engine>> open_cpu(const EngineRequest& r) {
   o.max_sessions = r.max_sessions;
   o.threads = r.threads;
   o.fake_quant = r.fake_quant;
-  o.draft = false;  // the server does not speculate yet
+  o.draft = r.draft;
   return open_cpu_engine(std::move(o));
 }
 
@@ -45,6 +45,7 @@ Result<std::unique_ptr<Engine>> open_cuda(const EngineRequest& r) {
   o.max_sessions = r.max_sessions;
   o.device = r.device;
   o.fake_quant = r.fake_quant;
+  o.graphs = r.graphs;
   o.load_format = r.dummy ? cuda::LoadFormat::kDummy : cuda::LoadFormat::kCheckpoint;
   o.dummy_experts = r.dummy_experts;
   o.load_threads = r.threads > 0 ? r.threads : std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 16);

@@ -26,7 +26,9 @@ struct EngineRequest {
   int max_sessions = 8;
   int threads = 0;                         // of the CPU backend, and readers of weights; 0: the machine's
   bool fake_quant = true;
+  bool draft = false;                      // the drafter too, where checkpoint and backend have one
   int device = 0;                          // cuda
+  bool graphs = true;                      // cuda: capture and replay steps of few rows
   bool dummy = false;                      // cuda: random weights, no files but config.json
   int64_t dummy_experts = 0;               // with dummy: routed experts; 0 keeps the configuration's
   std::function<void(std::string_view what, const Notes& notes)> note;

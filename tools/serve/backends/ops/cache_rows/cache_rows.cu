@@ -29,7 +29,7 @@ __device__ float ceil_power_of_two_device(float f) {
 }
 
 template <FakeQuant Format>
-__global__ void __launch_bounds__(kThreads) pack_kernel(PackRowsArgs a, int64_t row_bytes) {
+__global__ void __launch_bounds__(kThreads) pack_kernel(PackRowsArgs a, int64_t row_bytes, int64_t used_bytes) {
   constexpr int kBlock = Format == FakeQuant::kCompressed ? 16 : 32;
   const int64_t row = blockIdx.y, place = a.place[row], i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (place < 0 || i >= a.dim) return;  // dim is a multiple of 32: a warp leaves as a whole
@@ -50,6 +50,7 @@ __global__ void __launch_bounds__(kThreads) pack_kernel(PackRowsArgs a, int64_t 
     byte = __float_as_uint(scale) >> 23;
   }
   if (i % kBlock == 0) scales[i / kBlock] = static_cast<uint8_t>(byte);
+  if (i < row_bytes - used_bytes) to[used_bytes + i] = 0;
   if constexpr (Format == FakeQuant::kWindow) {
     to[i] = static_cast<uint8_t>(e4m3_code(__fdiv_rn(v, scale)));
   } else {
@@ -66,15 +67,16 @@ Result<void> pack_rows_cuda(const PackRowsArgs& a, CudaStream stream) {
   if (a.n_rows == 0) return {};
   const dim3 grid(grid_of(a.dim, kThreads), static_cast<unsigned>(a.n_rows));
   const int64_t bytes = packed_row_bytes(a.format, a.dim);
+  const int64_t used = packed_value_bytes(a.format, a.dim) + packed_scale_bytes(a.format, a.dim);
   switch (a.format) {
     case FakeQuant::kWindow:
-      pack_kernel<FakeQuant::kWindow><<<grid, kThreads, 0, stream>>>(a, bytes);
+      pack_kernel<FakeQuant::kWindow><<<grid, kThreads, 0, stream>>>(a, bytes, used);
       break;
     case FakeQuant::kCompressed:
-      pack_kernel<FakeQuant::kCompressed><<<grid, kThreads, 0, stream>>>(a, bytes);
+      pack_kernel<FakeQuant::kCompressed><<<grid, kThreads, 0, stream>>>(a, bytes, used);
       break;
     case FakeQuant::kIndex:
-      pack_kernel<FakeQuant::kIndex><<<grid, kThreads, 0, stream>>>(a, bytes);
+      pack_kernel<FakeQuant::kIndex><<<grid, kThreads, 0, stream>>>(a, bytes, used);
       break;
   }
   return launched("pack_rows");

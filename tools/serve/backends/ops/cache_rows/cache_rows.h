@@ -6,18 +6,26 @@
 //   kCompressed  dim e2m1 codes, two a byte, the even one low, then dim / 16 e4m3 scales        288 bytes for 512
 //   kIndex       dim e2m1 codes, then dim / 32 power-of-two scales                              68 bytes for 128
 //
-// A scale byte s of a power-of-two scale stands for the f32 with exponent field s. dim must be a multiple of 32. Any
-// thread; rows are independent. Source: model.md sections 4.2 to 4.4 and 4.8, section 12 rows 7 to 9.
+// What a row is rounded up by is zero. A scale byte s of a power-of-two scale stands for the f32 with exponent field s.
+// dim must be a multiple of 32. Any thread; rows are independent. Source: model.md sections 4.2 to 4.4 and 4.8, section
+// 12 rows 7 to 9.
 #include <cstdint>
 
 #include "tools/serve/backends/ops/fake_quant/fake_quant.h"
 
 namespace dsf::serve::ops {
 
+constexpr int64_t packed_value_bytes(FakeQuant format, int64_t dim) {
+  return format == FakeQuant::kWindow ? dim : dim / 2;
+}
+constexpr int64_t packed_scale_bytes(FakeQuant format, int64_t dim) {
+  return format == FakeQuant::kCompressed ? dim / 16 : dim / 32;
+}
+// Rounded up to 8: rows are read eight bytes at a time. Index keys to 4: a word at a time.
 constexpr int64_t packed_row_bytes(FakeQuant format, int64_t dim) {
-  return format == FakeQuant::kWindow       ? dim + dim / 32
-         : format == FakeQuant::kCompressed ? dim / 2 + dim / 16
-                                            : dim / 2 + dim / 32;
+  const int64_t bytes = packed_value_bytes(format, dim) + packed_scale_bytes(format, dim),
+                unit = format == FakeQuant::kIndex ? 4 : 8;
+  return (bytes + unit - 1) / unit * unit;
 }
 
 struct PackRowsArgs {

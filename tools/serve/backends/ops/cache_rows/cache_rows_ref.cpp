@@ -35,7 +35,7 @@ void pack_rows_ref(const PackRowsArgs& a) {
     if (a.place[r] < 0) continue;
     const float* x = a.from + r * a.dim;
     uint8_t* const to = a.to + a.place[r] * bytes;
-    uint8_t* const scales = to + (a.format == FakeQuant::kWindow ? a.dim : a.dim / 2);
+    uint8_t* const scales = to + packed_value_bytes(a.format, a.dim);
     std::fill_n(to, bytes, uint8_t{0});
     for (int64_t i = 0; i < a.dim; ++i) {
       const float v = x[i] / scale_of(a.format, x + i / block * block, scales[i / block]);
@@ -49,7 +49,7 @@ void pack_rows_ref(const PackRowsArgs& a) {
 }
 
 void unpack_row_ref(FakeQuant format, const uint8_t* row, int64_t dim, float* values) {
-  const uint8_t* scales = row + (format == FakeQuant::kWindow ? dim : dim / 2);
+  const uint8_t* scales = row + packed_value_bytes(format, dim);
   for (int64_t i = 0; i < dim; ++i) {
     const uint8_t s = scales[i / block_of(format)];
     const float scale =

@@ -104,25 +104,38 @@ __device__ uint32_t kth_best(const uint32_t (&u)[N], uint32_t k, Shared& s, uint
   return prefix;
 }
 
-// Value j of a thread is the block's (j * kThreads + thread)-th of n. Calls emit(place, j) for the at most k winners,
-// places in order of index; returns how many there are.
+// Where in the block's part value j of a thread lies: warps one after the other, a warp's values in rows of 32.
+template <int N>
+__device__ int64_t place_of(int j) {
+  return int64_t{threadIdx.x / kWarp} * kWarp * N + j * kWarp + threadIdx.x % kWarp;
+}
+
+// u[j]: the value at place_of<N>(j). Calls emit(rank, j) for the at most k winners, ranks in order of place; returns
+// how many there are.
 template <int N, class Emit>
-__device__ uint32_t select_best(const uint32_t (&u)[N], int64_t n, uint32_t k, Shared& s, Emit emit) {
+__device__ uint32_t select_best(const uint32_t (&u)[N], uint32_t k, Shared& s, Emit emit) {
   uint32_t take = 0;
   const uint32_t threshold = kth_best(u, k, s, take);
-  uint32_t better = 0, equal = 0;  // seen so far
+  uint32_t better = 0, equal = 0;
 #pragma unroll
   for (int j = 0; j < N; ++j) {
-    if (int64_t{j} * kThreads >= n) break;
-    const bool wins = u[j] > threshold, ties = u[j] == threshold && u[j] != 0;
-    uint32_t total = 0;  // both counts in one scan: at most kThreads each
-    const uint32_t before = exclusive_block_scan((wins ? 1u << 16 : 0u) + (ties ? 1u : 0u), s, total);
-    const uint32_t better_before = better + (before >> 16), equal_before = equal + (before & 0xffffu);
-    if (wins || (ties && equal_before < take)) emit(better_before + min(equal_before, take), j);
-    better += total >> 16;
-    equal += total & 0xffffu;
+    better += u[j] > threshold ? 1 : 0;
+    equal += u[j] == threshold && u[j] != 0 ? 1 : 0;
   }
-  return better + min(equal, take);
+  uint32_t total_better = 0, total_equal = 0;
+  better = __shfl_sync(0xffffffffu, exclusive_block_scan(better, s, total_better), 0);  // before this warp
+  equal = __shfl_sync(0xffffffffu, exclusive_block_scan(equal, s, total_equal), 0);
+  const uint32_t lower = (1u << threadIdx.x % kWarp) - 1;
+#pragma unroll
+  for (int j = 0; j < N; ++j) {
+    const bool wins = u[j] > threshold, ties = u[j] == threshold && u[j] != 0;
+    const uint32_t winners = __ballot_sync(0xffffffffu, wins), tied = __ballot_sync(0xffffffffu, ties);
+    const uint32_t better_before = better + __popc(winners & lower), equal_before = equal + __popc(tied & lower);
+    if (wins || (ties && equal_before < take)) emit(better_before + min(equal_before, take), j);
+    better += __popc(winners);
+    equal += __popc(tied);
+  }
+  return total_better + min(total_equal, take);
 }
 
 // ---- what is chosen from
@@ -176,18 +189,18 @@ __global__ void __launch_bounds__(kThreads) tile_kernel(Source source, int64_t k
   uint32_t u[kPerThread];
 #pragma unroll
   for (int j = 0; j < kPerThread; ++j) {
-    const int64_t i = first + j * kThreads + threadIdx.x;
+    const int64_t i = first + place_of<kPerThread>(j);
     u[j] = i < n ? source.bits(row, i) : 0;
   }
-  const auto index = [&](int j) { return static_cast<int32_t>(source.index(row, first + j * kThreads + threadIdx.x)); };
+  const auto index = [&](int j) { return static_cast<int32_t>(source.index(row, first + place_of<kPerThread>(j))); };
   if (n <= kTile) {
     const uint32_t found =
-        select_best(u, n, static_cast<uint32_t>(k), s, [&](uint32_t place, int j) { out[place] = index(j); });
+        select_best(u, static_cast<uint32_t>(k), s, [&](uint32_t place, int j) { out[place] = index(j); });
     for (int64_t i = found + threadIdx.x; i < k; i += kThreads) out[i] = -1;
     return;
   }
   winners += (row * gridDim.x + blockIdx.x) * k;
-  const uint32_t found = select_best(u, n - first, static_cast<uint32_t>(k), s, [&](uint32_t place, int j) {
+  const uint32_t found = select_best(u, static_cast<uint32_t>(k), s, [&](uint32_t place, int j) {
     winners[place] = make_uint2(u[j], static_cast<uint32_t>(index(j)));
   });
   for (int64_t i = found + threadIdx.x; i < k; i += kThreads) winners[i] = make_uint2(0, 0);
@@ -205,11 +218,11 @@ __global__ void __launch_bounds__(kThreads)
   uint32_t u[kMergePerThread];
 #pragma unroll
   for (int j = 0; j < kMergePerThread; ++j) {
-    const int64_t i = j * kThreads + threadIdx.x;
+    const int64_t i = place_of<kMergePerThread>(j);
     u[j] = i < m ? winners[i].x : 0;
   }
-  const uint32_t found = select_best(u, m, static_cast<uint32_t>(k), s, [&](uint32_t place, int j) {
-    out[place] = static_cast<int32_t>(winners[j * kThreads + threadIdx.x].y);
+  const uint32_t found = select_best(u, static_cast<uint32_t>(k), s, [&](uint32_t place, int j) {
+    out[place] = static_cast<int32_t>(winners[place_of<kMergePerThread>(j)].y);
   });
   for (int64_t i = found + threadIdx.x; i < k; i += kThreads) out[i] = -1;
 }

@@ -1,10 +1,10 @@
 // Split attention on tensor cores over rows that are exact in bf16. Grid (splits, groups of 16 heads, rows): a block
-// brings the kSplit list entries of its split as bf16 into shared memory [kSplit, dim], its four warps each multiply a
-// quarter of the dimensions, the four shares of every score are added in order, and each warp then makes its quarter of
-// the output. f32 operands enter as three bf16 terms, whose products with bf16 rows are exact and are added in f32.
-// Splits lie at fixed places of the list, so a row depends on its own list only; the shares are joined by
-// sparse_attention.cu's rule. Shared memory at width 512: 65 KB of rows, 17 KB of scores. Limit: tensor cores, 3 * 2 *
-// 16 * kSplit * dim products a block; bytes: a packed row per entry and group of heads, from L2 after the first.
+// brings the kSplit list entries of its split as bf16 into shared memory [kSplit, dim]. For the scores a warp
+// multiplies a quarter of the dimensions with half of the entries, and the four shares of every score are added in
+// order; for the output it makes an eighth of the columns. f32 operands enter as three bf16 terms, whose products with
+// bf16 rows are exact and are added in f32. Splits lie at fixed places of the list, so a row depends on its own list
+// only; the shares are joined by sparse_attention.cu's rule. Shared memory at width 512: 65 KB of rows, 17 KB of
+// scores. Limit: latency at few rows, then tensor cores: 3 * 2 * 16 * kSplit * dim products a block.
 #include "tools/serve/backends/cuda/launch_cache.h"
 #include "tools/serve/backends/ops/common/device.cuh"
 #include "tools/serve/backends/ops/common/mma.cuh"
@@ -14,14 +14,16 @@ namespace dsf::serve::ops {
 namespace {
 
 constexpr int kHeads = 16;  // the MMA's rows
-constexpr int kWarps = 4, kThreads = kWarps * kWarp;
+constexpr int kWarps = 8, kThreads = kWarps * kWarp;
+constexpr int kQuarters = 4;              // of the dimensions, for the scores
+constexpr int kHalf = kSplit / 2;         // of the entries, likewise
 constexpr int kScoreStride = kSplit + 4;  // floats; spreads rows over the banks
 constexpr int kTerms = 3;
 
 // Of the shared tile: 16 bytes more per row, so that eight rows start on different banks.
 __host__ __device__ constexpr int tile_stride(int dim) { return 2 * dim + 16; }
 constexpr size_t shared_bytes(int dim) {
-  return static_cast<size_t>(kSplit * tile_stride(dim)) + kWarps * kHeads * kScoreStride * sizeof(float);
+  return static_cast<size_t>(kSplit * tile_stride(dim)) + kQuarters * kHeads * kScoreStride * sizeof(float);
 }
 
 __device__ uint32_t pack_exact(float low, float high) {
@@ -96,41 +98,68 @@ __device__ uint4 eight_at(const SparseAttentionArgs& a, const PackedCaches& pack
                                 : eight_of_f32(a.rows + e.row * Dim, d);
 }
 
-// Two neighbouring values of a head of the query; zeros past the last head.
-__device__ float2 query_pair(const SparseAttentionArgs& a, int64_t row, int64_t head, int d) {
-  if (head >= a.n_heads) return make_float2(0, 0);
-  return *reinterpret_cast<const float2*>(a.q + (row * a.n_heads + head) * a.head_dim + d);
-}
-
-// This warp's share of the scores [16, kSplit], over its quarter of the dimensions.
+// The query of a warp's quarter: of heads g and g + 8 the pairs that the MMA's A wants, loaded while the rows are on
+// their way. Zeros past the last head.
 template <int Dim>
-__device__ void score_quarter(const SparseAttentionArgs& a, int64_t row, int64_t head0, const uint8_t* tile, int warp,
-                              float (&s)[kSplit / 8][4]) {
+struct Query {
+  float2 v[Dim / kQuarters / 16][4];
+};
+template <int Dim>
+__device__ Query<Dim> load_query(const SparseAttentionArgs& a, int64_t row, int64_t head0, int quarter) {
+  Query<Dim> q;
   const int lane = threadIdx.x % kWarp, g = lane / 4, t = lane % 4;
-#pragma unroll 1
-  for (int d = warp * (Dim / kWarps); d < (warp + 1) * (Dim / kWarps); d += 16) {
-    uint32_t q[kTerms][4];
+#pragma unroll
+  for (int step = 0; step < Dim / kQuarters / 16; ++step) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const float2 v = query_pair(a, row, head0 + g + 8 * (i % 2), d + 2 * t + 8 * (i / 2));
-      uint32_t terms[kTerms];
-      split_terms(v.x, v.y, terms);
+      const int64_t head = head0 + g + 8 * (i % 2);
+      const int d = quarter * (Dim / kQuarters) + 16 * step + 2 * t + 8 * (i / 2);
+      q.v[step][i] = head < a.n_heads ? __ldg(reinterpret_cast<const float2*>(a.q + (row * a.n_heads + head) * Dim + d))
+                                      : make_float2(0, 0);
+    }
+  }
+  return q;
+}
+
+// A warp's share of the scores: its quarter of the dimensions, its half of the entries. Written to shares [quarter,
+// head, entry].
+template <int Dim>
+__device__ void score_share(const Query<Dim>& q, const uint8_t* tile, int quarter, int half, float* shares) {
+  const int lane = threadIdx.x % kWarp, g = lane / 4, t = lane % 4;
+  float s[kHalf / 8][4] = {};
 #pragma unroll
-      for (int k = 0; k < kTerms; ++k) q[k][i] = terms[k];
+  for (int step = 0; step < Dim / kQuarters / 16; ++step) {
+    uint32_t terms[kTerms][4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      uint32_t one[kTerms];
+      split_terms(q.v[step][i].x, q.v[step][i].y, one);
+#pragma unroll
+      for (int k = 0; k < kTerms; ++k) terms[k][i] = one[k];
     }
 #pragma unroll
-    for (int n = 0; n < kSplit / 8; ++n) {
-      const auto* key = reinterpret_cast<const uint32_t*>(tile + (8 * n + g) * tile_stride(Dim) + 2 * d) + t;
+    for (int n = 0; n < kHalf / 8; ++n) {
+      const int d = quarter * (Dim / kQuarters) + 16 * step;
+      const auto* key =
+          reinterpret_cast<const uint32_t*>(tile + (half * kHalf + 8 * n + g) * tile_stride(Dim) + 2 * d) + t;
 #pragma unroll
-      for (int k = 0; k < kTerms; ++k) mma_bf16(s[n], q[k], key[0], key[4]);
+      for (int k = 0; k < kTerms; ++k) mma_bf16(s[n], terms[k], key[0], key[4]);
     }
+  }
+  float* const mine = shares + quarter * kHeads * kScoreStride + half * kHalf;
+#pragma unroll
+  for (int n = 0; n < kHalf / 8; ++n) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h)
+      *reinterpret_cast<float2*>(mine + (g + 8 * h) * kScoreStride + 8 * n + 2 * t) =
+          make_float2(s[n][2 * h], s[n][2 * h + 1]);
   }
 }
 
 // The whole scores of this lane's places of the list, from the four shares: s becomes the exponentials, top and sum
 // those of rows g and g + 8.
-__device__ void soften(const SparseAttentionArgs& a, const float* shares, const int* valid, float (&s)[kSplit / 8][4],
-                       float (&top)[2], float (&sum)[2]) {
+__device__ void soften(const SparseAttentionArgs& a, const float* shares, const Entry* entries,
+                       float (&s)[kSplit / 8][4], float (&top)[2], float (&sum)[2]) {
   const int lane = threadIdx.x % kWarp, g = lane / 4, t = lane % 4;
   top[0] = top[1] = kNever;
 #pragma unroll
@@ -141,7 +170,7 @@ __device__ void soften(const SparseAttentionArgs& a, const float* shares, const 
       const float* share = shares + (g + 8 * (i / 2)) * kScoreStride + column;
       constexpr int kStep = kHeads * kScoreStride;
       const float whole = (share[0] + share[kStep]) + (share[2 * kStep] + share[3 * kStep]);
-      s[n][i] = valid[column] != 0 ? whole * a.scale : kNever;
+      s[n][i] = entries[column].row >= 0 ? whole * a.scale : kNever;
       top[i / 2] = fmaxf(top[i / 2], s[n][i]);
     }
   }
@@ -166,13 +195,12 @@ __device__ void soften(const SparseAttentionArgs& a, const float* shares, const 
   }
 }
 
-// This warp's quarter of the output: probabilities [16, kSplit] times the tile's columns. kColumns tiles of eight at a
-// time.
+// This warp's eighth of the output: probabilities [16, kSplit] times the tile's columns, kColumns tiles of eight.
 template <int Dim>
-__device__ void output_quarter(const uint8_t* tile, int warp, const float (&p)[kSplit / 8][4], const Partials& out,
-                               const SparseAttentionArgs& a, int64_t row, int64_t head0) {
+__device__ void output_share(const uint8_t* tile, int warp, const float (&p)[kSplit / 8][4], const Partials& out,
+                             const SparseAttentionArgs& a, int64_t row, int64_t head0) {
   const int lane = threadIdx.x % kWarp, g = lane / 4, t = lane % 4;
-  constexpr int kQuarter = Dim / kWarps, kColumns = kQuarter / 8;
+  constexpr int kEighth = Dim / kWarps, kColumns = kEighth / 8;
   float o[kColumns][4] = {};
 #pragma unroll
   for (int k0 = 0; k0 < kSplit; k0 += 16) {
@@ -188,8 +216,7 @@ __device__ void output_quarter(const uint8_t* tile, int warp, const float (&p)[k
 #pragma unroll
     for (int c = 0; c < kColumns; c += 2) {
       uint32_t v[4];  // entries k0.. and k0 + 8.. of columns c, then of c + 1
-      load_tiles_transposed(v,
-                            tile + (k0 + lane % 16) * tile_stride(Dim) + 2 * (warp * kQuarter + 8 * (c + lane / 16)));
+      load_tiles_transposed(v, tile + (k0 + lane % 16) * tile_stride(Dim) + 2 * (warp * kEighth + 8 * (c + lane / 16)));
 #pragma unroll
       for (int k = 0; k < kTerms; ++k) {
         mma_bf16(o[c], probability[k], v[0], v[1]);
@@ -200,30 +227,47 @@ __device__ void output_quarter(const uint8_t* tile, int warp, const float (&p)[k
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     if (head0 + g + 8 * h >= a.n_heads) continue;
-    float* to = out.at(a, row, head0 + g + 8 * h, blockIdx.x, gridDim.x) + 2 + warp * kQuarter + 2 * t;
+    float* to = out.at(a, row, head0 + g + 8 * h, blockIdx.x, gridDim.x) + 2 + warp * kEighth + 2 * t;
 #pragma unroll
     for (int c = 0; c < kColumns; ++c)
       *reinterpret_cast<float2*>(to + 8 * c) = make_float2(o[c][2 * h], o[c][2 * h + 1]);
   }
 }
 
+// Brings the split's entries into the tile, kAtOnce pieces of eight values in flight per thread.
 template <int Dim>
-__global__ void __launch_bounds__(kThreads)
+__device__ void load_tile(const SparseAttentionArgs& a, const PackedCaches& packed, const Entry* entries,
+                          uint8_t* tile) {
+  constexpr int kChunks = Dim / 8, kAtOnce = 8;
+  for (int first = threadIdx.x; first < kSplit * kChunks; first += kAtOnce * kThreads) {
+    uint4 v[kAtOnce];
+#pragma unroll
+    for (int n = 0; n < kAtOnce; ++n) {
+      const int i = first + n * kThreads;
+      if (i < kSplit * kChunks) v[n] = eight_at<Dim>(a, packed, entries[i / kChunks], i % kChunks * 8);
+    }
+#pragma unroll
+    for (int n = 0; n < kAtOnce; ++n) {
+      const int i = first + n * kThreads;
+      if (i < kSplit * kChunks)
+        *reinterpret_cast<uint4*>(tile + i / kChunks * tile_stride(Dim) + i % kChunks * 16) = v[n];
+    }
+  }
+}
+
+template <int Dim>
+__global__ void __launch_bounds__(kThreads, 2)
     split_mma_kernel(SparseAttentionArgs a, PackedCaches packed, int64_t max_window, Partials partials) {
   extern __shared__ uint8_t tile[];
-  __shared__ int valid[kSplit];
+  __shared__ Entry entries[kSplit];
   float* const shares = reinterpret_cast<float*>(tile + kSplit * tile_stride(Dim));
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, g = lane / 4, t = lane % 4;
   const int64_t row = blockIdx.z, head0 = int64_t{blockIdx.y} * kHeads;
 
   int any = 0;
-  constexpr int kChunks = Dim / 8;
-  for (int i = threadIdx.x; i < kSplit * kChunks; i += kThreads) {
-    const int place = i / kChunks, d = i % kChunks * 8;
-    const Entry e = entry_at(a, row, int64_t{blockIdx.x} * kSplit + place, max_window);
-    *reinterpret_cast<uint4*>(tile + place * tile_stride(Dim) + 2 * d) = eight_at<Dim>(a, packed, e, d);
-    if (d == 0) valid[place] = e.row >= 0 ? 1 : 0;
-    any |= e.row >= 0 ? 1 : 0;
+  if (threadIdx.x < kSplit) {
+    entries[threadIdx.x] = entry_at(a, row, int64_t{blockIdx.x} * kSplit + threadIdx.x, max_window);
+    any = entries[threadIdx.x].row >= 0 ? 1 : 0;
   }
   if (__syncthreads_or(any) == 0) {  // nothing of the list here: the join leaves it out
     if (warp == 0 && lane < kHeads && head0 + lane < a.n_heads) {
@@ -232,19 +276,13 @@ __global__ void __launch_bounds__(kThreads)
     }
     return;
   }
-  float s[kSplit / 8][4] = {};
-  score_quarter<Dim>(a, row, head0, tile, warp, s);
-  float* const mine = shares + warp * kHeads * kScoreStride;
-#pragma unroll
-  for (int n = 0; n < kSplit / 8; ++n) {
-#pragma unroll
-    for (int h = 0; h < 2; ++h)
-      *reinterpret_cast<float2*>(mine + (g + 8 * h) * kScoreStride + 8 * n + 2 * t) =
-          make_float2(s[n][2 * h], s[n][2 * h + 1]);
-  }
+  const Query<Dim> q = load_query<Dim>(a, row, head0, warp % kQuarters);
+  load_tile<Dim>(a, packed, entries, tile);
   __syncthreads();
-  float top[2], sum[2];
-  soften(a, shares, valid, s, top, sum);
+  score_share<Dim>(q, tile, warp % kQuarters, warp / kQuarters, shares);
+  __syncthreads();
+  float s[kSplit / 8][4], top[2], sum[2];
+  soften(a, shares, entries, s, top, sum);
   if (warp == 0 && t == 0) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -253,7 +291,7 @@ __global__ void __launch_bounds__(kThreads)
       to[0] = top[h], to[1] = sum[h];
     }
   }
-  output_quarter<Dim>(tile, warp, s, partials, a, row, head0);
+  output_share<Dim>(tile, warp, s, partials, a, row, head0);
 }
 
 template <int Dim>
@@ -270,15 +308,14 @@ Result<void> launch_split(const SparseAttentionArgs& a, const PackedCaches& pack
 
 }  // namespace
 
+bool sparse_attention_mma_fits(int64_t head_dim) { return head_dim == 128 || head_dim == 256 || head_dim == 512; }
+
 Result<void> sparse_attention_mma_cuda(const SparseAttentionArgs& a, const PackedCaches& packed, int64_t max_window,
                                        float* partial, CudaStream stream) {
   if (a.n_rows == 0) return {};
   const int64_t n_splits = splits_of(max_window, a.n_selected);
   const Partials partials{partial, a.head_dim};
   switch (a.head_dim) {
-    case 64:
-      DSF_OK(launch_split<64>(a, packed, max_window, partials, n_splits, stream));
-      break;
     case 128:
       DSF_OK(launch_split<128>(a, packed, max_window, partials, n_splits, stream));
       break;
