@@ -15,6 +15,20 @@
 
 namespace dsf::serve::cuda {
 
+struct Span {
+  int64_t begin = 0, end = 0;
+  int64_t size() const { return end - begin; }
+};
+// What one rank of a tensor parallel run keeps (model.md 10): output groups with their heads, blocks of 128 of the experts' width, blocks of 128
+// of the vocabulary. Everything else stands whole on every rank.
+struct DeviceShare {
+  int rank = 0, world = 1;
+  Span heads, groups, expert, vocab;
+  int64_t vocab_width = 0;  // the largest vocab of any rank
+  // Errors: kUsage when rank and world make no sense, or a rank would keep nothing.
+  static Result<DeviceShare> of(const model::Config& config, int rank, int world);
+};
+
 // One of the four is set, unless the layer does not have this linear (out is 0).
 struct DeviceLinear {
   const float* f32 = nullptr;      // [out, in]
@@ -53,9 +67,11 @@ struct DeviceLayer {
 class DeviceModel {
  public:
   // The shapes and forms of every backbone weight, without memory: pointers are null. bytes(): what load() will allocate.
-  static Result<DeviceModel> plan(const model::Config& config, WeightSource& source);
+  static Result<DeviceModel> plan(const model::Config& config, const DeviceShare& share, WeightSource& source);
   // Allocates and fills. Errors: kMissing without a device, kLocal when memory is short, and the source's.
-  static Result<DeviceModel> load(const model::Config& config, WeightSource& source);
+  static Result<DeviceModel> load(const model::Config& config, const DeviceShare& share, WeightSource& source);
+
+  DeviceShare share;
 
   DeviceLinear embed, head;
   const float* norm = nullptr;
