@@ -37,7 +37,8 @@ void SseParser::line_done(int64_t read_index) {
     dispatch(read_index);
     return;
   }
-  const std::string line = std::exchange(line_, {});
+  std::string line;
+  line.swap(line_);  // not std::exchange: GCC 12 then takes its size for unbounded in find()
   const size_t colon = line.find(':');
   if (colon == 0) {
     sink_({SseEvent::Kind::kComment, {}, line.substr(1), read_index});

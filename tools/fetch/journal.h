@@ -1,38 +1,9 @@
 #pragma once
-// The journal beside a part file: which pieces are on disk, with their digests. Text, one record a line, each ended by
-// its CRC32C; the first bad line ends it (a torn write). Source: hub.md 3.3.
+// The journal beside a part file; its header names the file and its content. Source: hub.md 3.3.
 //
 //   H 1 {"path":...,"size":...,"digest":...,"piece":...} 1a2b3c4d
-//   P 17 <sha256 of the piece> 5e6f7081
-//
-// A piece line is a claim: resuming re-reads the piece and compares. So lines need no order towards the data's way to
-// the disk, and are written at once; after a kill at most the pieces in flight are lost.
-#include <filesystem>
-#include <map>
-#include <string>
-
-#include "dsf/base/result.h"
-#include "dsf/codec/sha256.h"
-#include "dsf/io/file.h"
+#include "dsf/codec/journal.h"
 
 namespace dsf::fetch {
-
-class Journal {
- public:
-  // Opens or creates; claims of an existing journal are kept when its header is the same text, otherwise it starts
-  // anew.
-  static Result<Journal> open(const std::filesystem::path& path, const std::string& header);
-  const std::map<uint64_t, codec::Digest>& claims() const { return claims_; }
-  Result<void> add(uint64_t piece, const codec::Digest& digest);  // one write; not for several threads
-  Result<void> restart();                                         // drops all claims
-  Result<void> sync() const { return io::sync(fd_); }
-
- private:
-  Result<void> write_line(const std::string& payload);
-  io::Fd fd_;
-  std::filesystem::path path_;
-  std::string header_;
-  std::map<uint64_t, codec::Digest> claims_;
-};
-
+using codec::Journal;
 }  // namespace dsf::fetch

@@ -4,7 +4,7 @@
 
 namespace dsf::pack_engram {
 
-// A wrong file is an Outcome. Errors: kLocal.
-Result<Outcome> compare_with_digests(const PackFile& file, const engram::RecordedPack& recorded);
+// Every block, or plan.sample_rows blocks drawn by plan.seed. A wrong file is an Outcome. Errors: kLocal.
+Result<Outcome> compare_with_digests(const PackFile& file, const engram::RecordedPack& recorded, const Plan& plan);
 
 }  // namespace dsf::pack_engram

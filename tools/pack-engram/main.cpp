@@ -13,8 +13,10 @@ int main(int argc, char** argv) {
     pack_engram::describe(app, raw);
     DSF_TRY(const std::optional<int> done, app.parse(args));
     if (done) return *done;
-    if (raw.common.quiet) cli::set_log_level(cli::Level::kError);
-    else if (raw.common.verbose > 0) cli::set_log_level(cli::Level::kDebug);
+    if (raw.common.quiet)
+      cli::set_log_level(cli::Level::kError);
+    else if (raw.common.verbose > 0)
+      cli::set_log_level(cli::Level::kDebug);
     DSF_TRY(const pack_engram::Plan plan, pack_engram::make_plan(raw));
     cli::install_stop_signals();
     return pack_engram::run(plan, std::cout, std::cerr);

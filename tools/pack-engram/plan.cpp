@@ -2,9 +2,26 @@
 
 #include "dsf/codec/sha256.h"
 #include "dsf/io/file.h"
+#include "dsf/manifest/stamps.h"
 #include "dsf/model/engram.h"
 
 namespace dsf::pack_engram {
+namespace {
+
+// A part file is gone on with only while nothing that decides its bytes has been touched.
+Result<std::string> identity_of(const Source& source) {
+  std::string text = source.config_sha256 + " " + source.index_sha256 + "\n";
+  for (const auto& shard : source.rows->files()) {
+    DSF_TRY(const manifest::FileState s, manifest::file_state(shard));
+    for (const auto& part : {std::to_string(s.dev), std::to_string(s.inode), std::to_string(s.size),
+                             std::to_string(s.mtime_ns), std::to_string(s.ctime_ns)})
+      text += part + " ";
+    text += shard.string() + "\n";
+  }
+  return codec::sha256(text).hex();
+}
+
+}  // namespace
 
 Result<Source> open_source(const Plan& plan) {
   DSF_TRY(const std::string text, io::read_text(plan.config, uint64_t{16} << 20));
@@ -21,7 +38,7 @@ Result<Source> open_source(const Plan& plan) {
     e.subject = plan.config.string();
     return fail(std::move(e));
   }
-  Source out{std::move(*layout), nullptr, codec::sha256(text).hex(), ""};
+  Source out{std::move(*layout), nullptr, codec::sha256(text).hex(), "", ""};
   DSF_TRY(out.rows, engram::CheckpointRows::open(plan.source, out.layout));
   const auto index = plan.source / "model.safetensors.index.json";
   std::error_code ec;
@@ -29,6 +46,7 @@ Result<Source> open_source(const Plan& plan) {
     DSF_TRY(const codec::Digest digest, codec::sha256_file(index));
     out.index_sha256 = digest.hex();
   }
+  DSF_TRY(out.identity, identity_of(out));
   return out;
 }
 
@@ -37,7 +55,8 @@ Result<std::vector<PackFile>> files_of(const Plan& plan, const engram::Layout& l
   for (const int rank : plan.ranks)
     for (size_t l = 0; l < layout.layers().size(); ++l) {
       DSF_TRY(const engram::PackedHeader header, engram::expected_header(layout, l, rank, plan.world));
-      out.push_back({l, rank, plan.packs / engram::packed_file_name(layout.layers()[l].layer_id, rank, plan.world), header});
+      out.push_back(
+          {l, rank, plan.packs / engram::packed_file_name(layout.layers()[l].layer_id, rank, plan.world), header});
     }
   return out;
 }

@@ -28,14 +28,16 @@ struct Source {
   engram::Layout layout;
   std::unique_ptr<engram::CheckpointRows> rows;
   std::string config_sha256, index_sha256;  // the latter empty without an index
+  std::string identity{};                   // digest of configuration, index and the shards' states: whose parts go on
 };
 
 // What is known of one packed file after the work.
 struct Outcome {
   PackFile file;
-  std::string status{};  // "packed", "kept", "would_pack", "ok", or the class of what is wrong: missing magic header reserved size content
+  std::string status{};  // "packed", "kept", "would_pack", "ok", or the class of what is wrong: missing magic header
+                         // reserved size content
   std::string what{};    // one clause for people when something is wrong
-  uint64_t rows_compared = 0, rows_differing = 0, first_bad_row = 0;
+  uint64_t rows_compared = 0, rows_differing = 0, first_bad_row = 0, rows_resumed = 0;
   std::vector<std::string> block_sha256{};  // of the record blocks, when the file was read or written whole
   double seconds = 0;
   bool good() const { return status == "packed" || status == "kept" || status == "ok" || status == "would_pack"; }

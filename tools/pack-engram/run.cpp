@@ -8,6 +8,7 @@
 
 #include "dsf/base/numeric.h"
 #include "dsf/cli/log.h"
+#include "dsf/engram/packed_writer.h"
 #include "dsf/manifest/pin.h"
 #include "tools/pack-engram/check.h"
 #include "tools/pack-engram/digests.h"
@@ -37,8 +38,10 @@ Work for_each_file(size_t n, int jobs, const std::function<Result<Outcome>(size_
   }
   Work work;
   for (auto& r : results) {
-    if (*r) work.outcomes.push_back(std::move(**r));
-    else work.errors.push_back(std::move(*r).error());
+    if (*r)
+      work.outcomes.push_back(std::move(**r));
+    else
+      work.errors.push_back(std::move(*r).error());
   }
   return work;
 }
@@ -51,7 +54,8 @@ Result<Outcome> pack_or_keep(const PackFile& file, const Source& source, bool fo
       existing.status = "kept";
       return existing;
     }
-    if (existing.status != "missing") cli::log(cli::Level::kInfo, "packing again", {{"file", file.path.string()}, {"reason", existing.what}});
+    if (existing.status != "missing")
+      cli::log(cli::Level::kInfo, "packing again", {{"file", file.path.string()}, {"reason", existing.what}});
   }
   return pack_file(file, source);
 }
@@ -60,13 +64,17 @@ Result<void> check_space(const Plan& plan, const std::vector<PackFile>& files) {
   uint64_t need = 64 * kMiB;
   for (const PackFile& f : files) {
     const auto present = io::file_size(f.path);
-    if (plan.force || !present || *present != f.header.file_bytes()) need += f.header.file_bytes();
+    const bool whole = present && *present == f.header.file_bytes();
+    // A part file has its whole size reserved from the start.
+    if ((plan.force || !whole) && !engram::has_part(f.path)) need += f.header.file_bytes();
   }
   std::filesystem::path existing = std::filesystem::absolute(plan.packs);
-  while (!std::filesystem::exists(existing) && existing.has_parent_path() && existing != existing.root_path()) existing = existing.parent_path();
+  while (!std::filesystem::exists(existing) && existing.has_parent_path() && existing != existing.root_path())
+    existing = existing.parent_path();
   DSF_TRY(const uint64_t free, io::free_bytes(existing));
   if (free < need)
-    return fail(Code::kLocal, plan.packs.string(), format_bytes(need) + " needed, " + format_bytes(free) + " free", "free disk space or choose another --output", "disk_full");
+    return fail(Code::kLocal, plan.packs.string(), format_bytes(need) + " needed, " + format_bytes(free) + " free",
+                "free disk space or choose another --output", "disk_full");
   return {};
 }
 
@@ -79,8 +87,9 @@ Result<Work> pack(const Plan& plan, const Source& source, const std::vector<Pack
   }
   DSF_OK(io::make_dirs(plan.packs));
   DSF_TRY(const io::FileLock lock, io::FileLock::acquire(plan.packs / ".dsf-pack-engram.lock"));
-  DSF_OK(remove_leftovers(plan.packs));
-  Work work = for_each_file(files.size(), plan.jobs, [&](size_t i) { return pack_or_keep(files[i], source, plan.force); });
+  DSF_OK(remove_leftovers(plan.packs, plan.force));
+  Work work =
+      for_each_file(files.size(), plan.jobs, [&](size_t i) { return pack_or_keep(files[i], source, plan.force); });
   if (!work.errors.empty()) return work;
   for (const int rank : plan.ranks) {
     std::vector<Outcome> mine;
@@ -92,7 +101,8 @@ Result<Work> pack(const Plan& plan, const Source& source, const std::vector<Pack
       }
     const auto path = plan.packs / engram::pack_record_name(rank, plan.world);
     std::error_code ec;
-    if (written || !std::filesystem::exists(path, ec)) DSF_OK(io::write_file_atomic(path, manifest::write(make_record(plan, &source, mine, {}))));
+    if (written || !std::filesystem::exists(path, ec))
+      DSF_OK(io::write_file_atomic(path, manifest::write(make_record(plan, &source, mine, {}))));
   }
   return work;
 }
@@ -108,18 +118,22 @@ Result<Work> check_digests(const Plan& plan) {
     }
     for (auto& r : *recorded) files.emplace_back(PackFile{0, rank, plan.packs / r.file, r.header}, std::move(r));
   }
-  return for_each_file(files.size(), plan.jobs, [&](size_t i) { return compare_with_digests(files[i].first, files[i].second); });
+  return for_each_file(files.size(), plan.jobs,
+                       [&](size_t i) { return compare_with_digests(files[i].first, files[i].second, plan); });
 }
 
 void print_people(const Plan& plan, const Work& work, std::ostream& out, std::ostream& err) {
   for (const Outcome& o : work.outcomes) {
     const engram::PackedHeader& h = o.file.header;
     if (!o.good()) {
-      Error e{Code::kNo, o.file.path.string(), o.what, "pack it again with dsf-pack-engram --source ... --output " + plan.packs.string(), o.status};
+      Error e{Code::kNo, o.file.path.string(), o.what,
+              "pack it again with dsf-pack-engram --source ... --output " + plan.packs.string(), o.status};
       err << "dsf-pack-engram: " << e.line() << "\n";
     } else if (!plan.json) {
-      const std::string rows = o.status == "ok" ? std::to_string(o.rows_compared) + " of " + std::to_string(h.hi - h.lo) + " rows compared"
-                                                : "rows " + std::to_string(h.lo) + " to " + std::to_string(h.hi) + ", " + format_bytes(h.file_bytes());
+      const std::string rows =
+          o.status == "ok"
+              ? std::to_string(o.rows_compared) + " of " + std::to_string(h.hi - h.lo) + " rows compared"
+              : "rows " + std::to_string(h.lo) + " to " + std::to_string(h.hi) + ", " + format_bytes(h.file_bytes());
       out << o.file.path.string() << ": " << o.status << " (" << rows << ")\n";
     }
   }
@@ -141,14 +155,44 @@ Result<int> finish(const Plan& plan, const Source* source, const Work& work, std
   for (const Error& e : work.errors) code = worst(code, e.code);
   const size_t total = work.outcomes.size() + work.errors.size();
   if (wrong > 1) err << "dsf-pack-engram: " << wrong << " of " << total << " files are wrong\n";
-  if (!plan.json && plan.sample_rows > 0) out << "sampled with --seed " << plan.seed << ": damage between the sampled rows is not seen\n";
-  if (!plan.json && plan.mode == Mode::kCheckDigests && wrong == 0) out << "compared with the packing record, not with the source tables\n";
+  if (!plan.json && plan.sample_rows > 0)
+    out << "sampled with --seed " << plan.seed << ": damage between the sampled rows is not seen\n";
+  if (!plan.json && plan.mode == Mode::kPack && plan.pin.empty() && wrong == 0)
+    out << "not checked: that the source is the revision you want, and its bytes (no --pin; dsf-verify proves them)\n";
+  if (!plan.json && plan.mode == Mode::kCheckDigests && wrong == 0)
+    out << "compared with the packing record, not with the source tables\n";
+  return static_cast<int>(code);
+}
+
+Result<int> run_recombine(const Plan& plan, std::ostream& out, std::ostream& err) {
+  DSF_TRY(const std::vector<LayerDigest> digests, recombine(plan));
+  const std::string report = manifest::write(make_record(plan, digests));
+  if (plan.json) out << report;
+  if (!plan.report.empty()) DSF_OK(io::write_file_atomic(plan.report, report));
+  Code code = Code::kOk;
+  for (const LayerDigest& d : digests) {
+    const std::string subject = "layer " + std::to_string(d.layer);
+    if (!d.good()) {
+      code = Code::kNo;
+      err << "dsf-pack-engram: "
+          << Error{Code::kNo, subject,
+                   "the whole table's sha256 is " + d.sha256.substr(0, 12) + ".., " + d.expected.substr(0, 12) +
+                       ".. expected",
+                   "pack again from the right revision", "content"}
+                 .line()
+          << "\n";
+    } else if (!plan.json) {
+      out << subject << ": " << d.sha256 << " (" << d.rows << " rows, "
+          << (d.expected.empty() ? "not checked: nothing to compare with, pass --expect" : "as " + d.source) << ")\n";
+    }
+  }
   return static_cast<int>(code);
 }
 
 }  // namespace
 
 Result<int> run(const Plan& plan, std::ostream& out, std::ostream& err) {
+  if (plan.mode == Mode::kRecombine) return run_recombine(plan, out, err);
   if (plan.mode == Mode::kCheckDigests) {
     DSF_TRY(const Work work, check_digests(plan));
     return finish(plan, nullptr, work, out, err);
@@ -162,7 +206,10 @@ Result<int> run(const Plan& plan, std::ostream& out, std::ostream& err) {
   DSF_TRY(const std::vector<PackFile> files, files_of(plan, source.layout));
   if (plan.mode == Mode::kCheckSource) {
     const Comparison how{.sample_rows = plan.sample_rows, .seed = plan.seed};
-    return finish(plan, &source, for_each_file(files.size(), plan.jobs, [&](size_t i) { return compare_with_source(files[i], source, how); }), out, err);
+    return finish(
+        plan, &source,
+        for_each_file(files.size(), plan.jobs, [&](size_t i) { return compare_with_source(files[i], source, how); }),
+        out, err);
   }
   DSF_TRY(const Work work, pack(plan, source, files));
   return finish(plan, &source, work, out, err);

@@ -21,6 +21,9 @@ struct Command::Impl {
   CLI::Option* dress(CLI::Option* option, bool environment);
 };
 
+// Every command with its options, as a section of the manual.
+std::string manual_options(const CLI::App& root);
+
 // Script for the shell on stdout.
 std::string completion(const CLI::App& root, const std::string& tool, const std::string& shell);
 

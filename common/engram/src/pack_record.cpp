@@ -1,6 +1,8 @@
 #include "dsf/engram/pack_record.h"
 
 #include <algorithm>
+#include <numeric>
+#include <random>
 
 #include "dsf/base/check.h"
 #include "dsf/base/numeric.h"
@@ -13,8 +15,12 @@ namespace {
 Result<RecordedPack> read_item(const json::Cursor& c, int rank, int world) {
   RecordedPack p;
   DSF_TRY(p.file, c.string_at("file"));
-  const std::pair<const char*, uint64_t*> numbers[] = {{"layer", &p.header.layer_id}, {"lo", &p.header.lo}, {"hi", &p.header.hi},
-                                                       {"total_rows", &p.header.total_rows}, {"row_bytes", &p.header.row_bytes}, {"block_rows", &p.block_rows}};
+  const std::pair<const char*, uint64_t*> numbers[] = {{"layer", &p.header.layer_id},
+                                                       {"lo", &p.header.lo},
+                                                       {"hi", &p.header.hi},
+                                                       {"total_rows", &p.header.total_rows},
+                                                       {"row_bytes", &p.header.row_bytes},
+                                                       {"block_rows", &p.block_rows}};
   for (const auto& [key, value] : numbers) {
     DSF_TRY(const int64_t v, c.integer_at(key, 0, int64_t{1} << 48));
     *value = static_cast<uint64_t>(v);
@@ -25,16 +31,32 @@ Result<RecordedPack> read_item(const json::Cursor& c, int rank, int world) {
     DSF_TRY(std::string digest, e.string());
     p.block_sha256.push_back(std::move(digest));
   }
-  const bool sane = p.file == packed_file_name(static_cast<int64_t>(p.header.layer_id), rank, world) && p.header.lo <= p.header.hi && p.header.hi <= p.header.total_rows &&
-                    p.header.row_bytes > 0 && p.header.row_bytes <= kMiB && p.block_rows > 0 && p.block_rows <= (uint64_t{1} << 24) &&
+  const bool sane = p.file == packed_file_name(static_cast<int64_t>(p.header.layer_id), rank, world) &&
+                    p.header.lo <= p.header.hi && p.header.hi <= p.header.total_rows && p.header.row_bytes > 0 &&
+                    p.header.row_bytes <= kMiB && p.block_rows > 0 && p.block_rows <= (uint64_t{1} << 24) &&
                     p.block_sha256.size() == ceil_div(p.header.hi - p.header.lo, p.block_rows);
-  if (!sane) return c.fail("file name, rows and block digests do not fit together", "pack again with dsf-pack-engram --force");
+  if (!sane)
+    return c.fail("file name, rows and block digests do not fit together", "pack again with dsf-pack-engram --force");
   return p;
+}
+
+constexpr uint64_t kSampleBlocks = 8;
+
+std::vector<uint64_t> chosen_blocks(uint64_t n, bool all, std::mt19937_64& rng) {
+  std::vector<uint64_t> out(n);
+  std::iota(out.begin(), out.end(), uint64_t{0});
+  if (all || n <= kSampleBlocks) return out;
+  std::shuffle(out.begin(), out.end(), rng);
+  out.resize(kSampleBlocks);
+  std::sort(out.begin(), out.end());
+  return out;
 }
 
 }  // namespace
 
-std::string pack_record_name(int rank, int world) { return "engram-r" + std::to_string(rank) + "of" + std::to_string(world) + ".json"; }
+std::string pack_record_name(int rank, int world) {
+  return "engram-r" + std::to_string(rank) + "of" + std::to_string(world) + ".json";
+}
 
 std::string tree_sha256(const PackedHeader& header, const std::vector<std::string>& block_sha256) {
   codec::Sha256 hash;
@@ -63,7 +85,9 @@ Result<std::vector<RecordedPack>> load_pack_record(const std::filesystem::path& 
     DSF_TRY(RecordedPack p, read_item(json::Cursor(item, path.string()), rank, world));
     out.push_back(std::move(p));
   }
-  if (out.empty()) return fail(Code::kContent, path.string(), "describes no files", "pack again with dsf-pack-engram --force", "record");
+  if (out.empty())
+    return fail(Code::kContent, path.string(), "describes no files", "pack again with dsf-pack-engram --force",
+                "record");
   return out;
 }
 
@@ -76,6 +100,32 @@ Result<bool> block_matches(const io::Fd& file, const RecordedPack& pack, uint64_
   DSF_OK(io::read_at(file, at, bytes));
   io::drop_page_cache(file, at, bytes.size());
   return codec::sha256(bytes).hex() == pack.block_sha256[i];
+}
+
+Result<RecordComparison> compare_with_record(const std::filesystem::path& dir, int rank, int world,
+                                             const BlockChoice& choice) {
+  DSF_TRY(const std::vector<RecordedPack> packs, load_pack_record(dir, rank, world));
+  std::mt19937_64 rng(choice.seed);
+  RecordComparison out;
+  for (const RecordedPack& p : packs) {
+    const auto file = io::open_read(dir / p.file);
+    if (!file) {
+      out.wrong.push_back(file.error());
+      continue;
+    }
+    out.blocks += p.block_sha256.size();
+    for (const uint64_t i : chosen_blocks(p.block_sha256.size(), choice.all, rng)) {
+      ++out.blocks_read;
+      const auto same = block_matches(*file, p, i);
+      if (!same) out.wrong.push_back(same.error());
+      if (!same || *same) continue;
+      const std::string row = std::to_string(p.header.lo + i * p.block_rows);
+      out.wrong.push_back({Code::kContent, file->path().string(),
+                           "rows from " + row + " differ from the packing record", "pack it again with dsf-pack-engram",
+                           "content"});
+    }
+  }
+  return out;
 }
 
 }  // namespace dsf::engram

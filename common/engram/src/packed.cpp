@@ -8,8 +8,6 @@
 
 namespace dsf::engram {
 namespace {
-constexpr uint64_t kSyncEveryBytes = 256 * kMiB;  // bounds dirty pages: on unified-memory machines they are GPU memory
-
 Unexpected wrong(std::string_view subject, std::string what, std::string cls) {
   return fail(Code::kContent, std::string(subject), std::move(what), "pack it again with dsf-pack-engram", std::move(cls));
 }
@@ -64,40 +62,6 @@ void interleave_rows(std::span<const std::byte> weights, std::span<const std::by
     std::memcpy(out.data() + i * (w + s), weights.data() + i * w, w);
     std::memcpy(out.data() + i * (w + s) + w, scales.data() + i * s, s);
   }
-}
-
-Result<PackedWriter> PackedWriter::create(const std::filesystem::path& target, const PackedHeader& header) {
-  DSF_TRY(io::AtomicFile file, io::AtomicFile::create(target));
-  DSF_OK(io::preallocate(file.fd(), header.file_bytes()));
-  DSF_OK(file.write(encode_header(header)));
-  return PackedWriter(std::move(file), header);
-}
-
-Result<void> PackedWriter::append(std::span<const std::byte> weights, std::span<const std::byte> scales) {
-  const uint64_t head_dim = header_.row_bytes / 33 * 32, n = weights.size() / head_dim;
-  records_.resize(n * header_.row_bytes);
-  interleave_rows(weights, scales, static_cast<int64_t>(head_dim), records_);
-  return append_records(records_);
-}
-
-Result<void> PackedWriter::append_records(std::span<const std::byte> records) {
-  const uint64_t n = records.size() / header_.row_bytes;
-  DSF_CHECK(n * header_.row_bytes == records.size() && rows_ + n <= header_.hi - header_.lo, "whole records, no more than the header says");
-  DSF_OK(file_.write(records));
-  rows_ += n;
-  const uint64_t end = kPackedHeaderBytes + rows_ * header_.row_bytes;
-  if (end - synced_ >= kSyncEveryBytes) {
-    DSF_OK(io::sync(file_.fd()));
-    io::drop_page_cache(file_.fd(), synced_, end - synced_);
-    synced_ = end;
-  }
-  return {};
-}
-
-Result<void> PackedWriter::finish() {
-  if (rows_ != header_.hi - header_.lo)
-    return fail(Code::kBug, file_.temporary().string(), std::to_string(header_.hi - header_.lo - rows_) + " rows missing at the end", "report this");
-  return file_.commit();
 }
 
 }  // namespace dsf::engram

@@ -3,6 +3,21 @@
 
 namespace dsf::json {
 
+Value::Value(BigInteger b) : v_(std::move(b)) {}
+Value::Value(std::string s) : v_(std::move(s)) {}
+Value::Value(std::string_view s) : v_(std::string(s)) {}
+Value::Value(const char* s) : v_(std::string(s)) {}
+Value::Value(Array a) : v_(std::move(a)) {}
+Value::Value(Object o) : v_(std::move(o)) {}
+Value::Value(const Value& other) = default;
+Value::Value(Value&& other) noexcept = default;
+Value& Value::operator=(const Value& other) = default;
+Value& Value::operator=(Value&& other) noexcept = default;
+Value::~Value() = default;
+Value Value::array() { return Value(Array{}); }
+Value Value::object() { return Value(Object{}); }
+bool Value::operator==(const Value& other) const = default;
+
 std::string_view Value::type_name() const {
   if (is_null()) return "null";
   if (is_bool()) return "boolean";

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "dsf/engram/packed.h"
+#include "dsf/engram/packed_writer.h"
 #include "dsf/engram/rows.h"
 #include "dsf/made_checkpoint/folders.h"
 #include "dsf/made_checkpoint/made_checkpoint.h"

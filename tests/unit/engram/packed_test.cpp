@@ -1,4 +1,5 @@
 #include "dsf/engram/packed.h"
+#include "dsf/engram/packed_writer.h"
 
 #include <filesystem>
 

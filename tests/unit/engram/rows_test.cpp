@@ -6,6 +6,7 @@
 #include "dsf/base/numeric.h"
 #include "dsf/codec/sha256.h"
 #include "dsf/engram/packed.h"
+#include "dsf/engram/packed_writer.h"
 #include "dsf/safetensors/safetensors.h"
 #include "dsf/test/support.h"
 #include "release.h"

@@ -55,15 +55,18 @@ TEST_CASE("every way to break a pack is code 1, one line, with its class, and th
   broken([](const Packed& p) { flip(p.file(), 4096 + 66 * 77 + 3); }, "content");
   broken([](const Packed& p) { flip(p.file(), 4096 + 66 * 461 + 65); }, "content");  // the last scale byte
   broken([](const Packed& p) { flip(p.file(), 0); }, "magic");
-  broken([](const Packed& p) {
-    const auto fd = io::open_write(p.file(), true);
-    REQUIRE(io::write_at(*fd, 0, std::as_bytes(std::span("DSV41EN1", 8))));
-  }, "magic");
-  broken([](const Packed& p) { flip(p.file(), 8); }, "header");     // layer
+  broken(
+      [](const Packed& p) {
+        const auto fd = io::open_write(p.file(), true);
+        REQUIRE(io::write_at(*fd, 0, std::as_bytes(std::span("DSV41EN1", 8))));
+      },
+      "magic");
+  broken([](const Packed& p) { flip(p.file(), 8); }, "header");  // layer
   broken([](const Packed& p) { flip(p.file(), 2000); }, "reserved");
   broken([](const Packed& p) { cut(p.file(), 1); }, "size");
   broken([](const Packed& p) { cut(p.file(), 66); }, "size");
-  broken([](const Packed& p) { std::filesystem::resize_file(p.file(), std::filesystem::file_size(p.file()) + 66); }, "size");
+  broken([](const Packed& p) { std::filesystem::resize_file(p.file(), std::filesystem::file_size(p.file()) + 66); },
+         "size");
   broken([](const Packed& p) { std::filesystem::remove(p.file()); }, "missing");
   broken([](const Packed& p) { std::filesystem::resize_file(p.file(), 0); }, "size");
 }
@@ -84,7 +87,8 @@ TEST_CASE("weights and scales swapped, records shifted: the right size with wron
 TEST_CASE("another rank's or another split's file under this name is a header finding") {
   const Packed p;
   REQUIRE(run_pack(packing(p.source, p.out.path(), "1", 2)).code == 0);
-  std::filesystem::copy_file(p.out / "engram-l1-r1of2.bin", p.file(), std::filesystem::copy_options::overwrite_existing);
+  std::filesystem::copy_file(p.out / "engram-l1-r1of2.bin", p.file(),
+                             std::filesystem::copy_options::overwrite_existing);
   const Ran ran = run_pack(checking(p.source, p.out.path()));
   CHECK(ran.code == 1);
   CHECK(ran.err.find("expected layer 1, rows [0, 462)") != std::string::npos);

@@ -1,15 +1,15 @@
 #pragma once
-// A folder with a small configuration and Engram tables in two shards, as dsf-pack-engram meets them, and a runner without argv.
+// A folder with a small configuration and Engram tables in two shards, as dsf-pack-engram meets them, and a runner
+// without argv.
 #include <doctest/doctest.h>
 
 #include <filesystem>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "dsf/io/file.h"
 #include "dsf/safetensors/safetensors.h"
-#include "dsf/test/support.h"
+#include "dsf/test/folders.h"
 #include "tools/pack-engram/run.h"
 
 namespace dsf::test {
@@ -32,18 +32,28 @@ inline std::vector<std::byte> made_bytes(int64_t n, uint32_t seed) {
 }
 
 struct MadeSource {
+  // kTiny: a few hundred rows a layer. kBlocks: four blocks of 65,536 rows a layer, for runs that are stopped inside a
+  // file.
+  enum class Size { kTiny, kBlocks };
   TempDir dir;
   std::filesystem::path shard[2]{dir / "model-00002-of-00003.safetensors", dir / "model-00003-of-00003.safetensors"};
 
-  MadeSource() {
+  explicit MadeSource(Size size = Size::kTiny) {
     REQUIRE(io::write_file_atomic(dir / "config.json", kTinyConfig));
-    std::vector<safetensors::IndexEntry> index{{"embed.weight", "model-00001-of-00003.safetensors"}};  // not fetched, not needed
+    if (size == Size::kBlocks) {
+      replace_text(dir / "config.json", "[462, 630]", "[240192, 240640]");
+      replace_text(dir / "config.json", "\"engram_vocab_size\": 64", "\"engram_vocab_size\": 40000");
+    }
+    // The first shard of the release is not fetched, and not needed.
+    std::vector<safetensors::IndexEntry> index{{"embed.weight", "model-00001-of-00003.safetensors"}};
+    const int64_t tiny[] = {462, 630}, blocks[] = {240192, 240640};
     for (size_t i = 0; i < 2; ++i) {
-      const int64_t rows = i == 0 ? 462 : 630;
+      const int64_t rows = size == Size::kTiny ? tiny[i] : blocks[i];
       const std::string base = std::string("layers.") + (i == 0 ? "1" : "4") + ".engram.embed.";
       const auto seed = static_cast<uint32_t>(i);
-      const std::vector<safetensors::TensorData> tensors{{base + "scale", tensor::DType::kF8E8M0, {rows, 2}, made_bytes(rows * 2, 20 + seed)},
-                                                         {base + "weight", tensor::DType::kF8E4M3, {rows, 64}, made_bytes(rows * 64, 10 + seed)}};
+      const std::vector<safetensors::TensorData> tensors{
+          {base + "scale", tensor::DType::kF8E8M0, {rows, 2}, made_bytes(rows * 2, 20 + seed)},
+          {base + "weight", tensor::DType::kF8E4M3, {rows, 64}, made_bytes(rows * 64, 10 + seed)}};
       REQUIRE(safetensors::write_file(shard[i], tensors));
       for (const auto& t : tensors) index.push_back({t.name, shard[i].filename().string()});
     }
@@ -51,19 +61,11 @@ struct MadeSource {
   }
 };
 
-struct Ran {
-  int code;
-  std::string out, err;  // err holds the error line, too, when the run stopped as a whole
-};
 inline Ran run_pack(const pack_engram::RawOptions& raw) {
-  std::ostringstream out, err;
-  const auto plan = pack_engram::make_plan(raw);
-  if (!plan) return {static_cast<int>(plan.error().code), "", plan.error().line()};
-  const auto rc = pack_engram::run(*plan, out, err);
-  if (!rc) return {static_cast<int>(rc.error().code), out.str(), err.str() + rc.error().line() + "\n"};
-  return {*rc, out.str(), err.str()};
+  return run_plan(pack_engram::make_plan(raw), pack_engram::run);
 }
-inline pack_engram::RawOptions packing(const MadeSource& source, const std::filesystem::path& output, const std::string& rank = "0", int64_t world = 1) {
+inline pack_engram::RawOptions packing(const MadeSource& source, const std::filesystem::path& output,
+                                       const std::string& rank = "0", int64_t world = 1) {
   pack_engram::RawOptions raw;
   raw.source = source.dir.path();
   raw.common.output = output;
@@ -71,22 +73,12 @@ inline pack_engram::RawOptions packing(const MadeSource& source, const std::file
   raw.world_size = world;
   return raw;
 }
-inline pack_engram::RawOptions checking(const MadeSource& source, const std::filesystem::path& packs, const std::string& rank = "0", int64_t world = 1) {
+inline pack_engram::RawOptions checking(const MadeSource& source, const std::filesystem::path& packs,
+                                        const std::string& rank = "0", int64_t world = 1) {
   pack_engram::RawOptions raw = packing(source, "", rank, world);
   raw.check = packs;
   return raw;
 }
-
-// Changes one byte in place.
-inline void flip(const std::filesystem::path& file, uint64_t at) {
-  const auto fd = io::open_write(file, true);
-  REQUIRE(fd);
-  std::byte b{};
-  REQUIRE(io::read_at(*fd, at, {&b, 1}));
-  b ^= std::byte{0x10};
-  REQUIRE(io::write_at(*fd, at, {&b, 1}));
-}
-inline void cut(const std::filesystem::path& file, uint64_t bytes) { std::filesystem::resize_file(file, std::filesystem::file_size(file) - bytes); }
 
 // Names in a folder that are neither packs, records nor the lock: leftovers.
 inline std::vector<std::string> leftovers(const std::filesystem::path& dir) {

@@ -38,7 +38,19 @@ TEST_CASE("combinations without sense are usage errors") {
   CHECK(refused([](RawOptions& r) { r.rank = "-1"; }));
   CHECK(refused([](RawOptions& r) { r.rank = "first"; }));
   CHECK(refused([](RawOptions& r) { r.sample = 5; }));
-  CHECK(refused([](RawOptions& r) { r.check = "x"; r.common.output = "y"; }));
-  CHECK(refused([](RawOptions& r) { r.check = "x"; r.list = true; }));
-  CHECK(refused([](RawOptions& r) { r.source.clear(); r.check = "x"; r.sample = 5; }));
+  CHECK(refused([](RawOptions& r) {
+    r.check = "x";
+    r.common.output = "y";
+  }));
+  CHECK(refused([](RawOptions& r) {
+    r.check = "x";
+    r.list = true;
+  }));
+  CHECK(refused([](RawOptions& r) {
+    r.source.clear();
+    r.check = "x";
+    r.recombine = true;
+    r.sample = 5;
+  }));
+  CHECK(refused([](RawOptions& r) { r.expect = {"1=" + std::string(64, 'a')}; }));
 }

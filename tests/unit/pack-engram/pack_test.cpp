@@ -123,20 +123,29 @@ TEST_CASE("a source that is not right is refused with its exit code and leaves n
     CHECK(std::count(ran.err.begin(), ran.err.end(), '\n') == 1);
     CHECK(!std::filesystem::exists(out / "packs" / "engram-l1-r0of1.bin"));
   };
-  const auto replace = [](const std::filesystem::path& file, const std::string& from, const std::string& to) {
-    std::string text = *io::read_text(file);
-    const size_t at = text.find(from);
-    REQUIRE(at != std::string::npos);
-    REQUIRE(io::write_file_atomic(file, text.replace(at, from.size(), to)));
-  };
   refused([](const MadeSource& s) { std::filesystem::remove(s.dir / "config.json"); }, 5, "config.json");
-  refused([&](const MadeSource& s) { replace(s.dir / "config.json", "[462, 630]", "[462, 631]"); }, 2, "engram_num_embeddings");
-  refused([&](const MadeSource& s) { replace(s.dir / "config.json", "\"engram_head_dim\": 64", "\"engram_head_dim\": 96"); }, 8, "config.json needs");
-  refused([&](const MadeSource& s) { replace(s.dir / "config.json", "\"engram_layer_ids\": [1, 4]", "\"engram_layer_ids\": [1, 3]"); }, 5, "layers.3.engram");
+  refused([](const MadeSource& s) { replace_text(s.dir / "config.json", "[462, 630]", "[462, 631]"); }, 2,
+          "engram_num_embeddings");
+  refused(
+      [](const MadeSource& s) {
+        replace_text(s.dir / "config.json", "\"engram_head_dim\": 64", "\"engram_head_dim\": 96");
+      },
+      8, "config.json needs");
+  refused(
+      [](const MadeSource& s) {
+        replace_text(s.dir / "config.json", "\"engram_layer_ids\": [1, 4]", "\"engram_layer_ids\": [1, 3]");
+      },
+      5, "layers.3.engram");
   refused([](const MadeSource& s) { std::filesystem::remove(s.shard[1]); }, 5, "model-00003");
   refused([](const MadeSource& s) { cut(s.shard[0], 1); }, 8, "truncated");
   refused([](const MadeSource& s) { flip(s.shard[0], 7); }, 8, "header length");
-  refused([](const MadeSource& s) { std::filesystem::remove(s.dir / "model.safetensors.index.json"); std::filesystem::remove(s.shard[0]); std::filesystem::remove(s.shard[1]); }, 5, "no safetensors");
+  refused(
+      [](const MadeSource& s) {
+        std::filesystem::remove(s.dir / "model.safetensors.index.json");
+        std::filesystem::remove(s.shard[0]);
+        std::filesystem::remove(s.shard[1]);
+      },
+      5, "no safetensors");
 }
 
 TEST_CASE("a world in which a rank would own nothing is a usage error") {
@@ -149,8 +158,15 @@ TEST_CASE("the packed reader accepts what the packer wrote") {
   const MadeSource source;
   TempDir out;
   REQUIRE(run_pack(packing(source, out.path(), "all", 2)).code == 0);
-  const auto layout = engram::Layout::create({.layer_ids = {1, 4}, .num_embeddings = {462, 630}, .hash_vocab_size = 64, .max_ngram_size = 4, .n_heads = 2,
-                                              .head_dim = 64, .pad_token_id = 2, .compressed_vocab_size = 200, .vocab_size = 256});
+  const auto layout = engram::Layout::create({.layer_ids = {1, 4},
+                                              .num_embeddings = {462, 630},
+                                              .hash_vocab_size = 64,
+                                              .max_ngram_size = 4,
+                                              .n_heads = 2,
+                                              .head_dim = 64,
+                                              .pad_token_id = 2,
+                                              .compressed_vocab_size = 200,
+                                              .vocab_size = 256});
   REQUIRE(layout);
   CHECK(engram::PackedRows::open(out.path(), *layout, {.world = 2, .rank = 1}));
   CHECK(engram::PackedRows::open(out.path(), *layout, {.world = 2, .all_ranks = true}));

@@ -18,7 +18,8 @@ EngineLoop::EngineLoop(std::unique_ptr<Engine> engine, EngineLoopOptions options
     : engine_(std::move(engine)),
       options_(options),
       identity_(engine_->identity()),
-      scheduler_(*engine_, {options.max_running, options.prefill_chunk, monotonic_ns}) {
+      scheduler_(*engine_, {options.max_running, options.prefill_chunk, monotonic_ns, [this] { publish(); },
+                            options.speculative}) {
   thread_ = std::jthread([this] {
     pthread_setname_np(pthread_self(), "engine-loop");
     run();
@@ -94,18 +95,23 @@ void EngineLoop::publish() {
   if (incoming_.empty() && scheduler_.idle()) idle_.notify_all();
 }
 
+// The state is set before anybody hears of an end: who sees a failed request sees a failed server.
+void EngineLoop::give_up(const Error& error) {
+  {
+    const std::lock_guard lock(mutex_);
+    state_ = State::kFailed;
+    failure_ = error;
+  }
+  take_incoming();
+  scheduler_.end_all(EndReason::kFailed, error);
+}
+
 void EngineLoop::run() {
   bool ran = true;
   while (take_incoming()) {
     const auto stepped = scheduler_.step();
     if (!stepped) {
-      const std::lock_guard lock(mutex_);
-      state_ = State::kFailed;
-      failure_ = stepped.error();
-      for (const Incoming& in : incoming_) in.stream->finish({EndReason::kFailed, -1, failure_, {}});
-      incoming_.clear();
-      counters_ = scheduler_.counters();
-      idle_.notify_all();
+      give_up(stepped.error());
       break;
     }
     publish();

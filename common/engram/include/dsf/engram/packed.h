@@ -1,5 +1,5 @@
 #pragma once
-// Packed row files engram-l{layer}-r{rank}of{world}.bin: header, names, sizes and the streaming writer.
+// Packed row files engram-l{layer}-r{rank}of{world}.bin: header, names and sizes. The writer is in packed_writer.h.
 //
 //   0     u64le magic 0x31344E4531565344 (bytes "DSV1EN41")
 //   8     u64le layer id        16 u64le lo        24 u64le hi        32 u64le rows of the whole table        40 u64le row bytes
@@ -37,25 +37,6 @@ Result<PackedHeader> parse_packed_header(std::span<const std::byte> bytes, uint6
 // The header that this rank's file of this layer must have. Errors: those of Layout::rank_rows.
 Result<PackedHeader> expected_header(const Layout& layout, size_t layer_index, int rank, int world);
 std::string packed_file_name(int64_t layer_id, int rank, int world);
-
-// Writes one packed file: temporary name, records in order, fsync, rename in finish(). One thread. Dropped unfinished: nothing stays.
-class PackedWriter {
- public:
-  static Result<PackedWriter> create(const std::filesystem::path& target, const PackedHeader& header);
-  // weights: [n, head_dim], scales: [n, head_dim/32], the next n rows.
-  Result<void> append(std::span<const std::byte> weights, std::span<const std::byte> scales);
-  // The same rows already interleaved. records: [n, row_bytes].
-  Result<void> append_records(std::span<const std::byte> records);
-  // Errors: kBug when rows are missing, kLocal.
-  Result<void> finish();
-
- private:
-  PackedWriter(io::AtomicFile file, const PackedHeader& header) : file_(std::move(file)), header_(header) {}
-  io::AtomicFile file_;
-  PackedHeader header_;
-  uint64_t rows_ = 0, synced_ = 0;
-  std::vector<std::byte> records_;
-};
 
 // weights and scales -> records (the same bytes, interleaved). out: [n, head_dim + head_dim/32].
 void interleave_rows(std::span<const std::byte> weights, std::span<const std::byte> scales, int64_t head_dim, std::span<std::byte> out);

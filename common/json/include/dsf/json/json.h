@@ -44,14 +44,20 @@ class Value {
     v_ = static_cast<int64_t>(i);
   }
   Value(double d) : v_(d) {}
-  Value(BigInteger b) : v_(std::move(b)) {}
-  Value(std::string s) : v_(std::move(s)) {}
-  Value(std::string_view s) : v_(std::string(s)) {}
-  Value(const char* s) : v_(std::string(s)) {}
-  Value(Array a) : v_(std::move(a)) {}
-  Value(Object o) : v_(std::move(o)) {}
-  static Value array() { return Value(Array{}); }
-  static Value object() { return Value(Object{}); }
+  // Out of line, so that a file full of documents does not repeat the variant's code at every brace.
+  Value(BigInteger b);
+  Value(std::string s);
+  Value(std::string_view s);
+  Value(const char* s);
+  Value(Array a);
+  Value(Object o);
+  Value(const Value& other);
+  Value(Value&& other) noexcept;
+  Value& operator=(const Value& other);
+  Value& operator=(Value&& other) noexcept;
+  ~Value();
+  static Value array();
+  static Value object();
 
   bool is_null() const { return std::holds_alternative<std::monostate>(v_); }
   bool is_bool() const { return std::holds_alternative<bool>(v_); }
@@ -87,7 +93,7 @@ class Value {
   // Array: appends. A null Value becomes an array first.
   Value& push(Value value);
 
-  bool operator==(const Value&) const = default;
+  bool operator==(const Value& other) const;
   const auto& raw() const { return v_; }
 
  private:

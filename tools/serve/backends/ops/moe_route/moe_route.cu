@@ -1,5 +1,5 @@
 // The router's logits by linear_cuda, then one warp per row: k rounds of "the best left, lower expert on ties". Limit: launch.
-#include "tools/serve/backends/cuda/launch.h"
+#include "tools/serve/backends/cuda/launch_weights.h"
 #include "tools/serve/backends/ops/common/device.cuh"
 
 namespace dsf::serve::ops {
@@ -60,13 +60,17 @@ __global__ void __launch_bounds__(kThreads) choose_kernel(MoeRouteArgs a, const 
 
 }  // namespace
 
-Result<void> moe_route_cuda(const MoeRouteArgs& a, float* logits, CudaStream stream) {
+Result<void> moe_choose_cuda(const MoeRouteArgs& a, const float* logits, CudaStream stream) {
   if (a.n_experts > kMaxPerLane * kWarp || a.k > kMaxK)
     return fail(Code::kUsage, "moe_route", "no instance for " + std::to_string(a.k) + " of " + std::to_string(a.n_experts) + " experts");
   if (a.n_rows == 0) return {};
-  DSF_OK(linear_cuda({.x = a.x, .w = a.gate, .y = logits, .n_rows = a.n_rows, .in = a.dim, .out = a.n_experts, .x_stride = a.dim, .y_stride = a.n_experts}, nullptr, stream));
   choose_kernel<<<grid_of(a.n_rows, kThreads / kWarp), kThreads, 0, stream>>>(a, logits);
   return launched("moe_route");
+}
+
+Result<void> moe_route_cuda(const MoeRouteArgs& a, float* logits, CudaStream stream) {
+  DSF_OK(linear_cuda({.x = a.x, .w = a.gate, .y = logits, .n_rows = a.n_rows, .in = a.dim, .out = a.n_experts, .x_stride = a.dim, .y_stride = a.n_experts}, nullptr, stream));
+  return moe_choose_cuda(a, logits, stream);
 }
 
 }  // namespace dsf::serve::ops

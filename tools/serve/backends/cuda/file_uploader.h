@@ -1,0 +1,50 @@
+#pragma once
+// FileUploader: pieces of files to the device. Several threads read into pinned buffers of their own and copy (or repack) from there, so reading,
+// the copies and the repack kernels overlap.
+//
+// Pieces are collected first and read in the order of the files. On machines where device and host share one memory the page cache is dropped
+// behind the reading: there it is device memory. One thread collects and runs; errors: kMissing, kLocal, kContent from reading.
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <vector>
+
+#include "dsf/base/result.h"
+#include "dsf/gpu/gpu.h"
+#include "dsf/io/file.h"
+#include "tools/serve/backends/cuda/weight_source.h"
+
+namespace dsf::serve::cuda {
+
+class FileUploader {
+ public:
+  // device: number of the device that the pieces go to. threads: readers, 1 or more.
+  FileUploader(int device, const gpu::Facts& facts, int threads) : device_(device), facts_(facts), threads_(threads) {}
+
+  // Bytes as they are.
+  Result<void> copy(const std::filesystem::path& file, uint64_t offset, uint64_t bytes, void* to);
+  // A stored trellis [in/16, out/16, 16 * bits] to lanes.
+  Result<void> repack(const std::filesystem::path& file, uint64_t offset, int in, int out, int bits, void* lanes);
+  // Reads everything that was asked for; returns when it is on the device.
+  Result<LoadReport> run();
+
+ private:
+  struct Piece {
+    const io::Fd* fd = nullptr;
+    int file = 0;
+    uint64_t offset = 0, bytes = 0;
+    void* to = nullptr;
+    int in = 0, out = 0, bits = 0, k_begin = 0, k_count = 0;  // bits 0: a plain copy
+  };
+  class Reader;
+  Result<const io::Fd*> open(const std::filesystem::path& file);
+  Result<void> add(const std::filesystem::path& file, Piece piece);
+
+  int device_;
+  gpu::Facts facts_;
+  int threads_;
+  std::map<std::filesystem::path, io::Fd> files_;
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace dsf::serve::cuda

@@ -1,0 +1,43 @@
+#pragma once
+// Where the device's weights come from: a checkpoint (checkpoint_source.h), or thin air (dummy_source.h).
+//
+// DeviceModel asks for every weight twice: describe() for the plan, before anything is allocated, then the fill calls with the places in the
+// model's memory. Fills may run later than the call; finish() returns when all are done. One thread.
+// Errors: kMissing for an absent tensor, kContent for a dtype or shape that does not fit the configuration, kLocal from reading.
+#include <cstdint>
+#include <string>
+
+#include "dsf/base/result.h"
+
+namespace dsf::serve::cuda {
+
+enum class WeightForm { kF32, kBf16, kF16, kExl3 };
+
+struct StoredLinear {
+  WeightForm form = WeightForm::kF32;
+  int bits = 0;  // of kExl3: codebook mul1, in and out multiples of 128
+};
+
+struct LoadReport {
+  uint64_t bytes = 0;  // read from files
+  double seconds = 0;
+};
+
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+  // A linear [out, in]. The form says how it will lie on the device.
+  virtual Result<StoredLinear> describe(const std::string& name, int64_t out, int64_t in) = 0;
+  // Whether a linear of groups (wo_a) stands as name.slice.{g}.
+  virtual bool sliced(const std::string& name) = 0;
+
+  // dense: [out, in] in the described form, times scale (1 unless the form is kF32).
+  virtual Result<void> fill_dense(const std::string& name, int64_t out, int64_t in, StoredLinear stored, float scale, void* dense) = 0;
+  // lanes: the layout of exl3_decode.cuh; suh [in] and svh [out] fp16.
+  virtual Result<void> fill_exl3(const std::string& name, int64_t out, int64_t in, StoredLinear stored, void* lanes, uint16_t* suh, uint16_t* svh) = 0;
+  // A tensor of n values, as f32.
+  virtual Result<void> fill_vector(const std::string& name, int64_t n, float* values) = 0;
+  virtual Result<LoadReport> finish() = 0;
+};
+
+}  // namespace dsf::serve::cuda
