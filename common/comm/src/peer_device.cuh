@@ -116,15 +116,17 @@ struct Sum;  // of one 32-bit word of every rank
 template <>
 struct Sum<Op::kSumF32> {
   float total;
-  __device__ explicit Sum(uint32_t word) : total(__uint_as_float(word)) {}
+  __device__ explicit Sum(uint32_t word) { total = __uint_as_float(word); }
   __device__ void add(uint32_t word) { total = __fadd_rn(total, __uint_as_float(word)); }
   __device__ uint32_t word() const { return __float_as_uint(total); }
 };
 template <>
 struct Sum<Op::kSumBf16> {  // two values
   float low, high;
-  __device__ explicit Sum(uint32_t word)
-      : low(__uint_as_float(word << 16)), high(__uint_as_float(word & 0xffff0000u)) {}
+  __device__ explicit Sum(uint32_t word) {
+    low = __uint_as_float(word << 16);
+    high = __uint_as_float(word & 0xffff0000u);
+  }
   __device__ void add(uint32_t word) {
     low = __fadd_rn(low, __uint_as_float(word << 16));
     high = __fadd_rn(high, __uint_as_float(word & 0xffff0000u));
