@@ -75,28 +75,3 @@ TEST_CASE("two ranks on two devices agree with each other bit for bit and with o
   MESSAGE("relative distance of two ranks' logits from one's: " << distance);
   CHECK(distance < 1e-3);
 }
-
-TEST_CASE("the shares of all ranks are the whole model, in blocks that packed matrices can be cut at") {
-  const auto config = model::load_config(test::golden() / "config" / "release.json");
-  REQUIRE_MESSAGE(config, config.error().line());
-  for (const int world : {1, 2, 3, 4, 8}) {
-    cuda::DeviceShare before;
-    for (int rank = 0; rank < world; ++rank) {
-      const auto s = cuda::DeviceShare::of(*config, rank, world);
-      REQUIRE_MESSAGE(s, s.error().line());
-      CHECK(s->groups.begin == before.groups.end);
-      CHECK(s->heads.begin == before.heads.end);
-      CHECK(s->heads.size() == s->groups.size() * config->num_attention_heads / config->o_groups);
-      CHECK(s->expert.begin == before.expert.end);
-      CHECK(s->expert.size() % 128 == 0);
-      CHECK(s->vocab.begin == before.vocab.end);
-      CHECK(s->vocab.size() <= s->vocab_width);
-      before = *s;
-    }
-    CHECK(before.groups.end == config->o_groups);
-    CHECK(before.expert.end == config->moe_intermediate_size);
-    CHECK(before.vocab.end == config->vocab_size);
-  }
-  CHECK(cuda::DeviceShare::of(*config, 0, 9).error().code == Code::kUsage);
-  CHECK(cuda::DeviceShare::of(*config, 2, 2).error().code == Code::kUsage);
-}

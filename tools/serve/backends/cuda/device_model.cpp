@@ -11,21 +11,14 @@ constexpr size_t kAlign = 256;
 
 }  // namespace
 
-Result<DeviceShare> DeviceShare::of(const model::Config& c, int rank, int world) {
+Result<DeviceShare> DeviceShare::of(const model::Config& config, int rank, int world, model::StoredForm form) {
   if (world < 1 || rank < 0 || rank >= world) return fail(Code::kUsage, "rank " + std::to_string(rank), "is not a rank of " + std::to_string(world));
-  const auto part = [&](int64_t n, int64_t unit, int r) { return Span{n / unit * r / world * unit, n / unit * (r + 1) / world * unit}; };
-  // Sizes that are no multiple of 128 (unpacked models) are cut anywhere.
-  const auto unit = [](int64_t n) { return n % 128 == 0 ? int64_t{128} : int64_t{1}; };
-  const int64_t per_group = c.num_attention_heads / c.o_groups;
-  DeviceShare s;
-  s.rank = rank, s.world = world;
-  s.groups = part(c.o_groups, 1, rank);
-  s.heads = {s.groups.begin * per_group, s.groups.end * per_group};
-  s.expert = part(c.moe_intermediate_size, unit(c.moe_intermediate_size), rank);
-  s.vocab = part(c.vocab_size, unit(c.vocab_size), rank);
-  for (int r = 0; r < world; ++r) s.vocab_width = std::max(s.vocab_width, part(c.vocab_size, unit(c.vocab_size), r).size());
-  if (world > 1 && (s.groups.size() == 0 || s.expert.size() == 0 || s.vocab.size() == 0 || c.n_shared_experts > 1))
-    return fail(Code::kUsage, "world size " + std::to_string(world), "is too many ranks for this model", "use at most " + std::to_string(c.o_groups));
+  DSF_TRY(const model::Split split, model::Split::create(config, world, form));
+  DeviceShare s{.rank = rank, .world = world, .own = split.share(rank)};
+  for (const model::RankShare& other : split.shares()) {
+    s.vocab.push_back(other.vocab);
+    s.vocab_width = std::max(s.vocab_width, other.vocab.size());
+  }
   return s;
 }
 
@@ -38,7 +31,7 @@ class ModelBuilder {
   Result<void> build(DeviceModel& m) {
     const std::vector<model::LayerRole> roles = model::layer_roles(c_);
     DSF_TRY(m.embed, linear("embed", c_.vocab_size, c_.hidden_size));
-    DSF_TRY(m.head, outputs("head", c_.vocab_size, c_.hidden_size, share_.vocab));
+    DSF_TRY(m.head, outputs("head", c_.vocab_size, c_.hidden_size, share_.own.vocab));
     DSF_TRY(m.norm, vector("norm.weight", c_.hidden_size));
     for (size_t i = 0; i < roles.size(); ++i) {
       DSF_TRY(DeviceLayer layer, build_layer("layers." + std::to_string(i) + ".", roles[i]));
@@ -65,8 +58,8 @@ class ModelBuilder {
   }
 
   Result<DeviceLinear> linear(const std::string& name, int64_t out, int64_t in, float scale = 1) { return part_of(name, {out, in}, {0, out, 0, in}, scale); }
-  Result<DeviceLinear> outputs(const std::string& name, int64_t out, int64_t in, const Span& part) { return part_of(name, {out, in}, {part.begin, part.end, 0, in}); }
-  Result<DeviceLinear> inputs(const std::string& name, int64_t out, int64_t in, const Span& part) { return part_of(name, {out, in}, {0, out, part.begin, part.end}); }
+  Result<DeviceLinear> outputs(const std::string& name, int64_t out, int64_t in, const model::Range& part) { return part_of(name, {out, in}, {part.begin, part.end, 0, in}); }
+  Result<DeviceLinear> inputs(const std::string& name, int64_t out, int64_t in, const model::Range& part) { return part_of(name, {out, in}, {0, out, part.begin, part.end}); }
 
   // scale: a factor for the weights, which are f32 then.
   Result<DeviceLinear> part_of(const std::string& name, const MatrixSize& whole, const MatrixPart& part, float scale = 1) {
@@ -133,22 +126,22 @@ class ModelBuilder {
 
   Result<void> attention(const std::string& p, DeviceLayer& d) {
     const int64_t q = c_.num_attention_heads * c_.head_dim, lora = c_.o_lora_rank;
-    const Span dims{share_.heads.begin * c_.head_dim, share_.heads.end * c_.head_dim};
+    const model::Range dims{share_.own.heads.begin * c_.head_dim, share_.own.heads.end * c_.head_dim};
     DSF_TRY(d.wq_a, linear(p + "wq_a", c_.q_lora_rank, c_.hidden_size));
     DSF_TRY(d.wq_b, outputs(p + "wq_b", q, c_.q_lora_rank, dims));
     DSF_TRY(d.wkv, linear(p + "wkv", c_.head_dim, c_.hidden_size));
-    DSF_TRY(d.wo_b, inputs(p + "wo_b", c_.hidden_size, c_.o_groups * lora, {share_.groups.begin * lora, share_.groups.end * lora}));
+    DSF_TRY(d.wo_b, inputs(p + "wo_b", c_.hidden_size, c_.o_groups * lora, {share_.own.groups.begin * lora, share_.own.groups.end * lora}));
     DSF_TRY(d.q_norm, vector(p + "q_norm.weight", c_.q_lora_rank));
     DSF_TRY(d.kv_norm, vector(p + "kv_norm.weight", c_.head_dim));
     DSF_TRY(d.sink, vector(p + "attn_sink", c_.num_attention_heads));
-    if (d.sink != nullptr) d.sink += share_.heads.begin;
+    if (d.sink != nullptr) d.sink += share_.own.heads.begin;
     return output_groups(p + "wo_a", q / c_.o_groups, d);
   }
 
   // Slices that are not packed stand below each other in one dense matrix, like a wo_a in one piece.
   Result<void> output_groups(const std::string& name, int64_t in, DeviceLayer& d) {
     const int64_t out = c_.o_lora_rank;
-    const Span& groups = share_.groups;
+    const model::Range& groups = share_.own.groups;
     d.wo_a.out = out, d.wo_a.in = in;
     if (!source_.sliced(name)) {
       DSF_TRY(d.wo_a, outputs(name, c_.o_groups * out, in, {groups.begin * out, groups.end * out}));
@@ -204,8 +197,8 @@ class ModelBuilder {
     return first.form == WeightForm::kExl3 && same_width && c_.num_experts_per_tok <= ops::kExl3MoeChoices ? packed_experts(names, d) : dense_experts(names, d);
   }
 
-  // The rank's part of an expert's width. The shared expert of one width is cut alike.
-  Span width_of(const Names& n) const { return n.inter == c_.moe_intermediate_size ? share_.expert : Span{0, n.inter}; }
+  // The rank's part of an expert's width.
+  const model::Range& width_of(const Names& n) const { return n.inter == c_.moe_intermediate_size ? share_.own.expert : share_.own.shared; }
 
   Result<void> packed_experts(const std::vector<Names>& names, DeviceLayer& d) {
     std::vector<ops::Exl3Expert> table;
@@ -226,7 +219,7 @@ class ModelBuilder {
     std::vector<ops::ExpertWeights> table;
     auto* const to = take<ops::ExpertWeights>(std::ssize(names));
     for (const Names& n : names) {
-      const Span width = width_of(n);
+      const model::Range& width = width_of(n);
       const MatrixSize up{n.inter, c_.hidden_size}, down{c_.hidden_size, n.inter};
       DSF_TRY(const DeviceLinear w1, dense(n.prefix + "w1", up, {width.begin, width.end, 0, c_.hidden_size}, {}));
       DSF_TRY(const DeviceLinear w3, dense(n.prefix + "w3", up, {width.begin, width.end, 0, c_.hidden_size}, {}));

@@ -9,24 +9,21 @@
 #include "dsf/base/result.h"
 #include "dsf/gpu/gpu.h"
 #include "dsf/model/config.h"
+#include "dsf/model/split.h"
 #include "tools/serve/backends/cuda/weight_source.h"
 #include "tools/serve/backends/ops/exl3_moe/exl3_moe.h"
 #include "tools/serve/backends/ops/moe_experts/moe_experts.h"
 
 namespace dsf::serve::cuda {
 
-struct Span {
-  int64_t begin = 0, end = 0;
-  int64_t size() const { return end - begin; }
-};
-// What one rank of a tensor parallel run keeps (model.md 10): output groups with their heads, blocks of 128 of the experts' width, blocks of 128
-// of the vocabulary. Everything else stands whole on every rank.
+// What one rank of a tensor parallel run keeps (model/split.h); everything else stands whole on every rank.
 struct DeviceShare {
   int rank = 0, world = 1;
-  Span heads, groups, expert, vocab;
-  int64_t vocab_width = 0;  // the largest vocab of any rank
-  // Errors: kUsage when rank and world make no sense, or a rank would keep nothing.
-  static Result<DeviceShare> of(const model::Config& config, int rank, int world);
+  model::RankShare own;
+  std::vector<model::Range> vocab;  // of every rank
+  int64_t vocab_width = 0;          // the largest of them
+  // Errors: those of model::Split::create; kUsage when rank is no rank of world.
+  static Result<DeviceShare> of(const model::Config& config, int rank, int world, model::StoredForm form);
 };
 
 // One of the four is set, unless the layer does not have this linear (out is 0).

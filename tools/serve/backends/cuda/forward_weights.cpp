@@ -59,7 +59,7 @@ Result<void> CudaForward::experts(int64_t index) {
   if (w.packed_experts != nullptr) {
     DSF_OK(packed_.experts(stream_, {.x = h_, .ids = expert_ids_, .weights = expert_weights_, .experts = w.packed_experts,
                                      .shared = w.has_shared ? w.packed_experts + shared_at : nullptr, .y = y_, .n_rows = static_cast<int>(n_), .k = static_cast<int>(k),
-                                     .dim = static_cast<int>(c.hidden_size), .inter = static_cast<int>(weights_.share.expert.size()), .limit = limit},
+                                     .dim = static_cast<int>(c.hidden_size), .inter = static_cast<int>(weights_.share.own.expert.size()), .limit = limit},
                            shared_at, w.expert_bits));
   } else {
     DSF_OK(ops::moe_experts_cuda({.x = h_, .ids = expert_ids_, .weights = expert_weights_, .experts = w.experts, .shared = w.has_shared ? w.experts + shared_at : nullptr,
@@ -74,7 +74,9 @@ Result<void> CudaForward::head(const float* x, int64_t n_rows) {
   const int64_t own = n_rows * s.vocab_width;
   DSF_OK(linears(x, {{.l = &weights_.head, .y = gathered_ + s.rank * own, .y_stride = s.vocab_width}}, n_rows));
   DSF_OK(options_.collective->all_gather(gathered_ + s.rank * own, gathered_, static_cast<size_t>(own) * sizeof(float), stream_));
-  return ops::join_columns_cuda(gathered_, logits_, s.world, n_rows, s.vocab_width, config_.vocab_size, config_.vocab_size % 128 == 0 ? 128 : 1, raw(stream_));
+  ops::JoinColumnsArgs join{.parts = gathered_, .to = logits_, .n_rows = n_rows, .width = s.vocab_width, .total = config_.vocab_size, .world = s.world, .begin = {}};
+  for (int r = 0; r < s.world; ++r) join.begin[r] = s.vocab[static_cast<size_t>(r)].begin;
+  return ops::join_columns_cuda(join, raw(stream_));
 }
 
 Result<void> CudaForward::sum_ranks(float* values) {

@@ -7,19 +7,20 @@ namespace {
 
 constexpr int kThreads = 256;
 
-__global__ void __launch_bounds__(kThreads) join_columns_kernel(const float* parts, float* to, int64_t world, int64_t n_rows, int64_t width, int64_t total, int64_t unit) {
+__global__ void __launch_bounds__(kThreads) join_columns_kernel(const __grid_constant__ JoinColumnsArgs a) {
   const int64_t at = int64_t{blockIdx.x} * kThreads + threadIdx.x, row = blockIdx.y;
-  if (at >= total) return;
-  int64_t w = 0;
-  while (w + 1 < world && total / unit * (w + 1) / world * unit <= at) ++w;
-  to[row * total + at] = parts[(w * n_rows + row) * width + at - total / unit * w / world * unit];
+  if (at >= a.total) return;
+  int rank = 0;
+  while (rank + 1 < a.world && a.begin[rank + 1] <= at) ++rank;
+  a.to[row * a.total + at] = a.parts[(rank * a.n_rows + row) * a.width + at - a.begin[rank]];
 }
 
 }  // namespace
 
-Result<void> join_columns_cuda(const float* parts, float* to, int64_t world, int64_t n_rows, int64_t width, int64_t total, int64_t unit, CudaStream stream) {
-  if (n_rows == 0) return {};
-  join_columns_kernel<<<dim3(grid_of(total, kThreads), static_cast<unsigned>(n_rows)), kThreads, 0, stream>>>(parts, to, world, n_rows, width, total, unit);
+Result<void> join_columns_cuda(const JoinColumnsArgs& a, CudaStream stream) {
+  if (a.world < 1 || a.world > kJoinRanks) return fail(Code::kUsage, "join_columns", "1 to 16 ranks");
+  if (a.n_rows == 0) return {};
+  join_columns_kernel<<<dim3(grid_of(a.total, kThreads), static_cast<unsigned>(a.n_rows)), kThreads, 0, stream>>>(a);
   return launched("join_columns");
 }
 
