@@ -14,8 +14,7 @@ constexpr size_t kAlign = 256;
 Result<DeviceShare> DeviceShare::of(const model::Config& config, int rank, int world, model::StoredForm form) {
   if (world < 1 || rank < 0 || rank >= world) return fail(Code::kUsage, "rank " + std::to_string(rank), "is not a rank of " + std::to_string(world));
   DSF_TRY(const model::Split split, model::Split::create(config, world, form));
-  DeviceShare s;
-  s.rank = rank, s.world = world, s.own = split.share(rank);
+  DeviceShare s{.rank = rank, .world = world, .own = split.share(rank), .vocab = {}};
   for (const model::RankShare& other : split.shares()) {
     s.vocab.push_back(other.vocab);
     s.vocab_width = std::max(s.vocab_width, other.vocab.size());
