@@ -25,6 +25,7 @@ Result<std::unique_ptr<Engine>> open_cpu(const EngineRequest& r) {
   o.threads = r.threads;
   o.fake_quant = r.fake_quant;
   o.draft = r.draft;
+  o.comm = r.comm;
   return open_cpu_engine(std::move(o));
 }
 
@@ -37,6 +38,8 @@ std::string with_unit(double value, const char* unit) {
 }
 
 Result<std::unique_ptr<Engine>> open_cuda(const EngineRequest& r) {
+  if (r.comm != nullptr)
+    return fail(Code::kUsage, "--backend cuda", "serves on one rank in this version", "use --backend cpu for several ranks", "backend");
   cuda::CudaEngineOptions o;
   o.model_dir = r.model_dir;
   o.engram_dir = r.engram_dir;
