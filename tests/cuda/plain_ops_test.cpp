@@ -15,7 +15,7 @@ using test::relative_distance;
 
 namespace {
 
-constexpr double kF32 = 2e-6;  // sums of up to 20,480 products
+constexpr double kSumBound = 2e-6;  // sums of up to 20,480 products
 
 #define NEED_DEVICE(name) \
   if (!test::have_device()) return test::skip(name, "no CUDA device")
@@ -39,7 +39,7 @@ TEST_CASE("rmsnorm on the device is the oracle's") {
     DeviceArray<float> dx(x), dw(w), dy(x.size());
     a.x = dx.get(), a.w = dw.get(), a.y = dy.get();
     OK(ops::rmsnorm_cuda(a, nullptr));
-    CHECK(relative_distance(dy.host(), want) < kF32);
+    CHECK(relative_distance(dy.host(), want) < kSumBound);
   }
 }
 
@@ -104,7 +104,7 @@ TEST_CASE("hyper_step is expand, mix, collapse and norm, and a row does not depe
     ops::HyperStepArgs a{.y = dy.get(), .post_in = dpost.get(), .comb_in = dcomb.get(), .x = dx.get(), .fn = dfn.get(), .scale = dscale.get(), .base = dbase.get(), .pre = dpre.get(),
                          .post = dpost.get(), .comb = dcomb.get(), .pre_in = dpre_in.get(), .norm = dnorm.get(), .out = dout.get(), .n_rows = rows, .n_streams = kS, .dim = dim};
     OK(ops::hyper_step_cuda(a, partial.get(), nullptr));
-    CHECK(relative_distance(dx.host(), x) < kF32);
+    CHECK(relative_distance(dx.host(), x) < kSumBound);
     CHECK(relative_distance(dpre.host(), pre) < 1e-5);
     CHECK(relative_distance(dpost.host(), post) < 1e-5);
     CHECK(relative_distance(dcomb.host(), comb) < 1e-5);
@@ -154,7 +154,7 @@ TEST_CASE("linear: f32, bf16 and fp16 weights, every row count gives the same bi
         if (rows == kRows) all = got;
         CHECK(got == std::vector<float>(all.begin(), all.begin() + rows * out));
       }
-      CHECK(relative_distance(all, want) < kF32);
+      CHECK(relative_distance(all, want) < kSumBound);
     }
   }
   CHECK(ops::linear_cuda({nullptr, nullptr, nullptr, 1, 7, 1, 7, 1}, nullptr, nullptr).error().code == Code::kUsage);
@@ -174,7 +174,7 @@ TEST_CASE("kv_compress pools and norms groups of one and two, and leaves rows th
     DeviceArray<int64_t> df(first), doff(offset);
     OK(ops::kv_compress_rows_cuda({.value = dv.get(), .gate = ratio == 2 ? dg.get() : nullptr, .norm = dn.get(), .latent = dl.get(), .first_position = df.get(), .ring_offset = doff.get(),
                                    .n_rows = kGroups + 1, .ratio = ratio, .ring_rows = kRing, .dim = kDim, .eps = 1e-20f}, nullptr));
-    CHECK(relative_distance(dl.host(), want) < kF32);
+    CHECK(relative_distance(dl.host(), want) < kSumBound);
   }
 }
 
@@ -253,7 +253,7 @@ TEST_CASE("dense experts and the shared one") {
   DeviceArray<ops::ExpertWeights> de(device);
   a.x = dx.get(), a.ids = di.get(), a.weights = dwt.get(), a.experts = de.get(), a.shared = de.get() + kExperts, a.y = dy.get();
   OK(ops::moe_experts_cuda(a, kSharedInter, hidden.get(), nullptr));
-  CHECK(relative_distance(dy.host(), want) < kF32);
+  CHECK(relative_distance(dy.host(), want) < kSumBound);
 }
 
 TEST_CASE("the Engram gate opens as the oracle's, and stays shut for dead rows") {
@@ -267,5 +267,5 @@ TEST_CASE("the Engram gate opens as the oracle's, and stays shut for dead rows")
   DeviceArray<uint8_t> dd(dead);
   ops::engram_gate_ref({kv.data(), qw.data(), kw.data(), dead.data(), want.data(), kRows, kS, kDim, 1e-20f});
   OK(ops::engram_gate_cuda({dkv.get(), dq.get(), dk.get(), dd.get(), x.get(), kRows, kS, kDim, 1e-20f}, nullptr));
-  CHECK(relative_distance(x.host(), want) < kF32);
+  CHECK(relative_distance(x.host(), want) < kSumBound);
 }

@@ -2,17 +2,23 @@
 // step, kernel by kernel.
 //
 //   engine_bench --model DIR [--device 0] [--experts 0] [--rows 1,2,4,8] [--context 1024,131072] [--prefill 8192] [--chunk 2048] [--steps 20]
-//                [--timeline on|off]
-// DIR holds a config.json. --experts: routed experts of a layer (0: all). Contexts are claimed, not computed: the caches hold zeros. Exit 77
+//                [--timeline on|off] [--world 1]
+// --world: ranks of a tensor parallel run, one process and device each, from --device on. DIR holds a config.json. --experts: routed experts of a layer (0: all). Contexts are claimed, not computed: the caches hold zeros. Exit 77
 // without a device.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <string>
 
 #include "dsf/base/numeric.h"
 #include "dsf/base/time.h"
+#include "dsf/comm/device_collective.h"
+#include "dsf/comm/tcp.h"
 #include "kernel_trace.h"
 #include "tools/serve/backends/cuda/cuda_engine.h"
 
@@ -23,7 +29,7 @@ namespace {
 
 struct Options {
   std::string model;
-  int64_t device = 0, experts = 0, prefill = 8192, chunk = 2048, steps = 20;
+  int64_t device = 0, experts = 0, prefill = 8192, chunk = 2048, steps = 20, world = 1;
   std::vector<int64_t> rows{1, 2, 4, 8}, context{1024, 131072};
   bool timeline = true;
 };
@@ -64,11 +70,15 @@ Options parse(int argc, char** argv) {
     else if (flag == "--prefill") o.prefill = *n;
     else if (flag == "--chunk") o.chunk = *n;
     else if (flag == "--steps") o.steps = *n;
+    else if (flag == "--world") o.world = *n;
     else stop({Code::kUsage, flag, "is not an option", {}, {}});
   }
   if (o.model.empty()) stop({Code::kUsage, "--model", "is required", {}, {}});
   return o;
 }
+
+bool quiet = false;  // only rank 0 speaks
+#define say(...) (quiet ? 0 : std::printf(__VA_ARGS__))
 
 double ms_since(int64_t start_ns) { return static_cast<double>(monotonic_ns() - start_ns) * 1e-6; }
 
@@ -111,7 +121,7 @@ void time_decode(cuda::CudaEngine& engine, int64_t rows, int64_t context, int64_
     ms.push_back(ms_since(start));
   }
   std::sort(ms.begin(), ms.end());
-  std::printf("decode   %2lld rows at %7lld: median %8.3f ms  best %8.3f  worst %8.3f  (%.1f tok/s)\n", static_cast<long long>(rows), static_cast<long long>(context),
+  say("decode   %2lld rows at %7lld: median %8.3f ms  best %8.3f  worst %8.3f  (%.1f tok/s)\n", static_cast<long long>(rows), static_cast<long long>(context),
               ms[ms.size() / 2], ms.front(), ms.back(), 1e3 * static_cast<double>(rows) / ms[ms.size() / 2]);
   close_sessions(engine, d);
 }
@@ -128,7 +138,7 @@ void prefill(cuda::CudaEngine& engine, int64_t tokens, int64_t chunk, const char
   }
   const double ms = ms_since(start);
   if (what != nullptr)
-    std::printf("%s %lld tokens in steps of %lld: %.1f ms, %.0f tok/s\n", what, static_cast<long long>(tokens), static_cast<long long>(chunk), ms, 1e3 * static_cast<double>(tokens) / ms);
+    say("%s %lld tokens in steps of %lld: %.1f ms, %.0f tok/s\n", what, static_cast<long long>(tokens), static_cast<long long>(chunk), ms, 1e3 * static_cast<double>(tokens) / ms);
   engine.close(s);
 }
 
@@ -158,13 +168,56 @@ void print_timeline(const std::vector<perf::KernelTime>& kernels, int64_t steps,
 }
 
 template <class F>
-void trace(F&& work, int64_t steps, const char* what) {
+void trace(F&& work, int64_t steps, int device, const char* what) {
+  if (quiet) return work();
   if (const auto started = perf::start_kernel_trace(); !started) {
     std::printf("no time line: %s\n", started.error().line().c_str());
     return;
   }
   work();
-  print_timeline(perf::stop_kernel_trace(), steps, what);
+  auto kernels = perf::stop_kernel_trace();
+  std::erase_if(kernels, [&](const perf::KernelTime& k) { return k.device != device; });
+  print_timeline(kernels, steps, what);
+}
+
+void run_rank(const Options& o, int rank, comm::Communicator& ranks) {
+  quiet = rank != 0;
+  cuda::CudaEngineOptions eo;
+  eo.model_dir = o.model;
+  eo.device = static_cast<int>(o.device) + rank;
+  eo.load_format = cuda::LoadFormat::kDummy;
+  eo.dummy_experts = o.experts;
+  eo.max_model_len = *std::max_element(o.context.begin(), o.context.end()) + o.prefill + 256;
+  eo.max_step_tokens = o.chunk;
+  eo.max_sessions = static_cast<int>(*std::max_element(o.rows.begin(), o.rows.end()));
+  eo.on_plan = [](const cuda::CudaMemory& m) {
+    say("memory: weights %s, caches %s, workspace %s, reserve %s; free %s\n", format_bytes(m.weights).c_str(), format_bytes(m.caches).c_str(),
+        format_bytes(m.workspace).c_str(), format_bytes(m.reserve).c_str(), format_bytes(m.available).c_str());
+  };
+  value(gpu::open(eo.device));
+  std::unique_ptr<comm::DeviceCollective> collective;
+  if (o.world > 1) collective = value(comm::open_peer_collective(ranks));
+  eo.rank = rank, eo.world = static_cast<int>(o.world), eo.collective = collective.get();
+  const int64_t start = monotonic_ns();
+  const auto engine = value(cuda::CudaEngine::open(eo));
+  say("%lld layers, %lld experts, rank 0 of %lld, ready after %.1f s\n", static_cast<long long>(engine->config().num_hidden_layers),
+      static_cast<long long>(engine->config().n_routed_experts), static_cast<long long>(o.world), ms_since(start) * 1e-3);
+  if (const auto met = ranks.barrier(); !met) stop(met.error());
+  for (const int64_t context : o.context)
+    for (const int64_t rows : o.rows) time_decode(*engine, rows, context, o.steps);
+  if (o.prefill > 0) {
+    prefill(*engine, std::min(o.prefill, o.chunk), o.chunk, nullptr);
+    prefill(*engine, o.prefill, o.chunk, "prefill ");
+  }
+  if (!o.timeline) return;
+  for (const int64_t rows : {o.rows.front(), o.rows.back()}) {
+    Decode d = open_sessions(*engine, rows, o.context.front());
+    for (int i = 0; i < 4; ++i) decode_step(*engine, d);
+    if (const auto met = ranks.barrier(); !met) stop(met.error());
+    trace([&] { for (int i = 0; i < 5; ++i) decode_step(*engine, d); }, 5, eo.device, ("decode of " + std::to_string(rows) + " rows").c_str());
+    close_sessions(*engine, d);
+  }
+  if (o.prefill > 0) trace([&] { prefill(*engine, o.chunk, o.chunk, nullptr); }, 1, eo.device, "one prefill step");
 }
 
 }  // namespace
@@ -172,35 +225,17 @@ void trace(F&& work, int64_t steps, const char* what) {
 int main(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   const Options o = parse(argc, argv);
-  cuda::CudaEngineOptions eo;
-  eo.model_dir = o.model;
-  eo.device = static_cast<int>(o.device);
-  eo.load_format = cuda::LoadFormat::kDummy;
-  eo.dummy_experts = o.experts;
-  eo.max_model_len = *std::max_element(o.context.begin(), o.context.end()) + o.prefill + 256;
-  eo.max_step_tokens = o.chunk;
-  eo.max_sessions = static_cast<int>(*std::max_element(o.rows.begin(), o.rows.end()));
-  eo.on_plan = [](const cuda::CudaMemory& m) {
-    std::printf("memory: weights %s, caches %s, workspace %s, reserve %s; free %s\n", format_bytes(m.weights).c_str(), format_bytes(m.caches).c_str(),
-                format_bytes(m.workspace).c_str(), format_bytes(m.reserve).c_str(), format_bytes(m.available).c_str());
-  };
-  const int64_t start = monotonic_ns();
-  const auto engine = value(cuda::CudaEngine::open(eo));
-  std::printf("%lld layers, %lld experts, ready after %.1f s\n", static_cast<long long>(engine->config().num_hidden_layers),
-              static_cast<long long>(engine->config().n_routed_experts), ms_since(start) * 1e-3);
-  for (const int64_t context : o.context)
-    for (const int64_t rows : o.rows) time_decode(*engine, rows, context, o.steps);
-  if (o.prefill > 0) {
-    prefill(*engine, std::min(o.prefill, o.chunk), o.chunk, nullptr);
-    prefill(*engine, o.prefill, o.chunk, "prefill ");
-  }
-  if (!o.timeline) return 0;
-  for (const int64_t rows : {o.rows.front(), o.rows.back()}) {
-    Decode d = open_sessions(*engine, rows, o.context.front());
-    for (int i = 0; i < 4; ++i) decode_step(*engine, d);
-    trace([&] { for (int i = 0; i < 5; ++i) decode_step(*engine, d); }, 5, ("decode of " + std::to_string(rows) + " rows").c_str());
-    close_sessions(*engine, d);
-  }
-  if (o.prefill > 0) trace([&] { prefill(*engine, o.chunk, o.chunk, nullptr); }, 1, "one prefill step");
-  return 0;
+  // A process a rank, made before anything touches a device.
+  int rank = 0;
+  for (int r = 1; r < o.world && rank == 0; ++r)
+    if (fork() == 0) rank = r;
+  std::unique_ptr<comm::Communicator> ranks = comm::single_rank();
+  if (o.world > 1)
+    ranks = value(comm::join_tcp_group({.rank = rank, .world = static_cast<int>(o.world), .rendezvous = "127.0.0.1:29617", .version = "engine_bench",
+                                        .join_timeout_us = 20'000'000, .timeout_us = 60'000'000, .silence_us = 20'000'000, .on_lost = {}}));
+  run_rank(o, rank, *ranks);
+  if (rank != 0) return 0;
+  int failed = 0;
+  for (int status = 0; wait(&status) > 0;) failed |= status;
+  return failed == 0 ? 0 : 1;
 }

@@ -55,7 +55,7 @@ void CUPTIAPI take_buffer(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t v
   while (cupti.next(buffer, valid, &record) == CUPTI_SUCCESS) {
     if (record->kind != CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) continue;
     const auto* k = reinterpret_cast<const CUpti_ActivityKernel10*>(record);
-    kernels.push_back({plain_name(k->name), static_cast<int64_t>(k->start), static_cast<int64_t>(k->end)});
+    kernels.push_back({plain_name(k->name), static_cast<int64_t>(k->start), static_cast<int64_t>(k->end), static_cast<int>(k->deviceId)});
   }
   std::free(buffer);
 }

@@ -12,6 +12,7 @@ namespace dsf::perf {
 struct KernelTime {
   std::string name;         // demangled, without arguments
   int64_t begin_ns, end_ns;
+  int device;
 };
 
 Result<void> start_kernel_trace();

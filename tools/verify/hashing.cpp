@@ -15,15 +15,17 @@
 namespace dsf::verify {
 namespace {
 
-constexpr uint64_t kReadBytes = kMiB;         // one read; the digest of a block runs while the kernel reads ahead
-constexpr uint64_t kDropBytes = 32 * kMiB;    // page cache behind the cursor is given back in steps of this
+constexpr uint64_t kReadBytes = kMiB;       // one read; the digest of a block runs while the kernel reads ahead
+constexpr uint64_t kDropBytes = 32 * kMiB;  // page cache behind the cursor is given back in steps of this
 
 struct Identity {
   off_t size;
   ino_t inode;
   timespec modified, changed;
   bool operator==(const Identity& o) const {
-    const auto same = [](const timespec& a, const timespec& b) { return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec; };
+    const auto same = [](const timespec& a, const timespec& b) {
+      return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+    };
     return size == o.size && inode == o.inode && same(modified, o.modified) && same(changed, o.changed);
   }
 };
@@ -41,7 +43,8 @@ Result<size_t> read_some(const io::Fd& fd, std::span<std::byte> out, uint64_t of
   }
 }
 
-Result<codec::Digest> hash_one(const std::filesystem::path& path, std::vector<std::byte>& buffer, std::atomic<uint64_t>& done, bool& unstable) {
+Result<codec::Digest> hash_one(const std::filesystem::path& path, std::vector<std::byte>& buffer,
+                               std::atomic<uint64_t>& done, bool& unstable) {
   DSF_TRY(const io::Fd fd, io::open_read(path));
   DSF_TRY(const Identity before, identity(fd));
   // Clean cached pages go first: what is hashed then comes from the drive, not from the memory of whoever wrote it.
@@ -50,7 +53,8 @@ Result<codec::Digest> hash_one(const std::filesystem::path& path, std::vector<st
   codec::Sha256 hash;
   uint64_t at = 0, dropped = 0;
   while (true) {
-    if (cli::stop_requested()) return fail(Code::kLocal, path.string(), "stopped by a signal", "run it again", "stopped");
+    if (cli::stop_requested())
+      return fail(Code::kLocal, path.string(), "stopped by a signal", "run it again", "stopped");
     DSF_TRY(const size_t n, read_some(fd, buffer, at));
     if (n == 0) break;
     hash.update(std::span(buffer).first(n));

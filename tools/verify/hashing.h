@@ -14,8 +14,8 @@ namespace dsf::verify {
 
 struct HashJob {
   std::filesystem::path path;
-  uint64_t size = 0;   // largest first keeps all workers busy to the end
-  size_t tag = 0;      // the caller's
+  uint64_t size = 0;  // largest first keeps all workers busy to the end
+  size_t tag = 0;     // the caller's
 };
 struct Hashed {
   size_t tag = 0;
@@ -23,7 +23,8 @@ struct Hashed {
   Result<codec::Digest> digest;
 };
 
-// done_bytes: counts up while the work runs; read it from another thread. Stops early (kLocal, class "stopped") on a stop signal.
+// done_bytes: counts up while the work runs; read it from another thread. Stops early (kLocal, class "stopped") on a
+// stop signal.
 std::vector<Hashed> hash_files(std::vector<HashJob> jobs, int n_threads, std::atomic<uint64_t>& done_bytes);
 
 }  // namespace dsf::verify

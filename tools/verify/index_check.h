@@ -12,7 +12,8 @@ namespace dsf::verify {
 
 using Structures = std::map<std::string, Structure>;  // by path relative to the folder
 
-// index: path relative to the folder. Findings belong to the index file. expected_here(path): should this shard be in the folder?
+// index: path relative to the folder. Findings belong to the index file. expected_here(path): should this shard be in
+// the folder?
 Result<std::vector<Finding>> check_index(const Plan& plan, const std::string& index, const Structures& structures,
                                          const std::function<bool(const std::string&)>& expected_here);
 

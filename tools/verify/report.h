@@ -20,18 +20,21 @@ struct Finding {
 };
 
 struct FileReport {
-  std::string path;             // relative to the folder
-  std::string status = "ok";    // ok mismatch missing wrong_size not_regular unstable io_error extra
+  std::string path;           // relative to the folder
+  std::string status = "ok";  // ok mismatch missing wrong_size not_regular unstable io_error extra
   std::optional<uint64_t> expected_size{}, size{};
   std::string expected_sha256{}, sha256{};  // empty: not known, not computed
-  std::string detail{};           // for io_error and unstable
+  std::string detail{};                     // for io_error and unstable
   std::vector<Finding> findings{};
   bool structure_checked = false;
-  bool bad() const;             // status other than ok and extra, or a finding of severity error
+  bool by_git = false;  // proven by its git blob id, the only digest known
+  uint64_t piece_bytes = 0;
+  std::vector<uint64_t> bad_pieces{};  // indices, where the pin lists pieces
+  bool bad() const;                    // status other than ok and extra, or a finding of severity error
 };
 
 struct Report {
-  std::string evidence;         // "pin", "SHA256SUMS", "fetch record", "none"
+  std::string evidence;  // "pin", "SHA256SUMS", "fetch record", "none"
   std::vector<manifest::Input> inputs;
   std::string pin_sha256;
   std::vector<FileReport> files;       // by path
@@ -39,6 +42,8 @@ struct Report {
   std::string started;
   double seconds = 0;
   uint64_t hashed_bytes = 0;
+  uint64_t seed = 0;  // of what was sampled
+  bool asked_hub = false;
 };
 
 enum class Verdict { kOk, kWarnings, kFailed, kIoError };

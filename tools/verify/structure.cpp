@@ -21,9 +21,11 @@ struct DTypeBits {
   std::string_view name;
   uint64_t bits;
 };
-constexpr std::array<DTypeBits, 24> kBits{{{"BOOL", 8}, {"U8", 8}, {"I8", 8}, {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8},
-                                           {"I16", 16}, {"U16", 16}, {"F16", 16}, {"BF16", 16}, {"I32", 32}, {"U32", 32}, {"F32", 32}, {"I64", 64},
-                                           {"U64", 64}, {"F64", 64}, {"C64", 64}, {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"F4", 4}, {"F4_E2M1", 4}, {"F8_E3M4", 8}}};
+constexpr std::array<DTypeBits, 24> kBits{
+    {{"BOOL", 8},        {"U8", 8},          {"I8", 8},      {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8},
+     {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"I16", 16},    {"U16", 16},    {"F16", 16},    {"BF16", 16},
+     {"I32", 32},        {"U32", 32},        {"F32", 32},    {"I64", 64},    {"U64", 64},    {"F64", 64},
+     {"C64", 64},        {"F6_E2M3", 6},     {"F6_E3M2", 6}, {"F4", 4},      {"F4_E2M1", 4}, {"F8_E3M4", 8}}};
 const DTypeBits* bits_of(std::string_view name) {
   const auto it = std::find_if(kBits.begin(), kBits.end(), [&](const DTypeBits& d) { return d.name == name; });
   return it == kBits.end() ? nullptr : &*it;
@@ -31,7 +33,8 @@ const DTypeBits* bits_of(std::string_view name) {
 
 // Downloads that went wrong leave a web page, an LFS pointer or an error document under the file's name.
 const char* not_a_tensor_file(std::string_view head) {
-  if (head.starts_with("<!DOCTYPE") || head.starts_with("<!doctype") || head.starts_with("<html")) return "is a web page";
+  if (head.starts_with("<!DOCTYPE") || head.starts_with("<!doctype") || head.starts_with("<html"))
+    return "is a web page";
   if (head.starts_with("version https://git-lfs")) return "is a git-lfs pointer, not the file it points to";
   if (head.starts_with("{\"error\"") || head.starts_with("Not Found")) return "is a server's error message";
   return nullptr;
@@ -63,22 +66,32 @@ class Checker {
     std::array<std::byte, 64> head{};
     const auto prefix = std::span(head).first(std::min<uint64_t>(size_, head.size()));
     DSF_OK(io::read_at(fd_, 0, prefix));
-    if (const char* what = not_a_tensor_file(as_text(prefix))) return error("ST13", std::string(what) + "; fetch it again"), false;
-    if (size_ < 8) return error("ST01", "is " + std::to_string(size_) + " bytes, too short for a safetensors file; fetch it again"), false;
+    if (const char* what = not_a_tensor_file(as_text(prefix)))
+      return error("ST13", std::string(what) + "; fetch it again"), false;
+    if (size_ < 8)
+      return error("ST01", "is " + std::to_string(size_) + " bytes, too short for a safetensors file; fetch it again"),
+             false;
     const auto n = load_le<uint64_t>(head.data());
-    if (n > safetensors::kMaxHeaderBytes) return error("ST02", "header length " + std::to_string(n) + " is beyond the format's limit; fetch it again"), false;
+    if (n > safetensors::kMaxHeaderBytes)
+      return error("ST02", "header length " + std::to_string(n) + " is beyond the format's limit; fetch it again"),
+             false;
     if (n > kPeerHeaderLimit) warning("ST02", "header length " + std::to_string(n) + " is more than some loaders take");
-    if (n > size_ - 8) return error("ST03", "header length " + std::to_string(n) + " is beyond the file's " + std::to_string(size_) + " bytes; fetch it again"), false;
+    if (n > size_ - 8)
+      return error("ST03", "header length " + std::to_string(n) + " is beyond the file's " + std::to_string(size_) +
+                               " bytes; fetch it again"),
+             false;
     header_.resize(8 + n);
     DSF_OK(io::read_at(fd_, 0, header_));
     data_bytes_ = size_ - 8 - n;
-    if ((8 + n) % 8 != 0) warning("ST11", "tensor data begins at byte " + std::to_string(8 + n) + ", not a multiple of 8");
+    if ((8 + n) % 8 != 0)
+      warning("ST11", "tensor data begins at byte " + std::to_string(8 + n) + ", not a multiple of 8");
     return true;
   }
 
   void check_pinned_header() {
     if (expected_ == nullptr || expected_->header_sha256.empty()) return;
-    if (expected_->header_bytes != header_.size() || codec::sha256(header_).hex() != expected_->header_sha256) error("ST12", "its header is not the pinned one; fetch it again");
+    if (expected_->header_bytes != header_.size() || codec::sha256(header_).hex() != expected_->header_sha256)
+      error("ST12", "its header is not the pinned one; fetch it again");
   }
 
   bool parse() {
@@ -89,8 +102,10 @@ class Checker {
     const auto root = json::parse(text, "header", {.max_depth = 8, .reject_duplicate_keys = true});
     if (!root) return error("ST05", "header is not strict JSON: " + root.error().what + "; fetch it again"), false;
     for (const auto& [name, value] : root->as_object())
-      if (name == "__metadata__") check_metadata(value);
-      else check_entry(name, value);
+      if (name == "__metadata__")
+        check_metadata(value);
+      else
+        check_entry(name, value);
     return true;
   }
 
@@ -102,11 +117,13 @@ class Checker {
 
   void check_entry(const std::string& name, const json::Value& value) {
     const json::Value *dtype = value.find("dtype"), *shape = value.find("shape"), *offsets = value.find("data_offsets");
-    const bool well_formed = dtype != nullptr && dtype->is_string() && shape != nullptr && shape->is_array() && offsets != nullptr && offsets->is_array() && offsets->as_array().size() == 2;
+    const bool well_formed = dtype != nullptr && dtype->is_string() && shape != nullptr && shape->is_array() &&
+                             offsets != nullptr && offsets->is_array() && offsets->as_array().size() == 2;
     if (!well_formed) return error("ST07", "tensor " + name + ": dtype, shape and data_offsets expected");
     if (value.as_object().size() != 3) warning("ST07", "tensor " + name + ": unknown extra members");
     const auto begin = offsets->as_array()[0].to_i64(), end = offsets->as_array()[1].to_i64();
-    if (!begin || !end || *begin < 0 || *end < *begin) return error("ST07", "tensor " + name + ": data_offsets are not an ascending pair");
+    if (!begin || !end || *begin < 0 || *end < *begin)
+      return error("ST07", "tensor " + name + ": data_offsets are not an ascending pair");
     std::optional<uint64_t> elements = 1;
     for (const json::Value& d : shape->as_array()) {
       const auto n = d.to_i64();
@@ -122,23 +139,31 @@ class Checker {
     const DTypeBits* d = bits_of(t.dtype);
     if (d == nullptr) {
       unknown_dtype_ = true;
-      return warning("ST08", "tensor " + t.name + ": unknown dtype " + json::quote(t.dtype) + ", its size is not checked");
+      return warning("ST08",
+                     "tensor " + t.name + ": unknown dtype " + json::quote(t.dtype) + ", its size is not checked");
     }
     const auto bits = elements ? checked_mul(*elements, d->bits) : std::nullopt;
     if (!bits) return error("ST08", "tensor " + t.name + ": shape overflows");
     if (*bits % 8 != 0 || *bits / 8 != t.end - t.begin)
-      error("ST08", "tensor " + t.name + ": its shape needs " + std::to_string(*bits / 8) + " bytes, data_offsets give " + std::to_string(t.end - t.begin) + "; fetch it again");
+      error("ST08", "tensor " + t.name + ": its shape needs " + std::to_string(*bits / 8) +
+                        " bytes, data_offsets give " + std::to_string(t.end - t.begin) + "; fetch it again");
   }
 
   void check_coverage() {
-    std::sort(out_.tensors.begin(), out_.tensors.end(), [](const Tensor& a, const Tensor& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
+    std::sort(out_.tensors.begin(), out_.tensors.end(),
+              [](const Tensor& a, const Tensor& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
     uint64_t at = 0;
     for (const Tensor& t : out_.tensors) {
-      if (t.begin != at) error("ST09", "tensor " + t.name + (t.begin < at ? " overlaps the one before it" : " leaves a hole before it") + "; fetch it again");
+      if (t.begin != at)
+        error("ST09", "tensor " + t.name + (t.begin < at ? " overlaps the one before it" : " leaves a hole before it") +
+                          "; fetch it again");
       at = std::max(at, t.end);
     }
-    if (at > data_bytes_) error("ST10", "truncated: tensors need " + std::to_string(at) + " bytes, the file has " + std::to_string(data_bytes_) + "; fetch it again");
-    if (at < data_bytes_) error("ST10", std::to_string(data_bytes_ - at) + " bytes follow the last tensor; fetch it again");
+    if (at > data_bytes_)
+      error("ST10", "truncated: tensors need " + std::to_string(at) + " bytes, the file has " +
+                        std::to_string(data_bytes_) + "; fetch it again");
+    if (at < data_bytes_)
+      error("ST10", std::to_string(data_bytes_ - at) + " bytes follow the last tensor; fetch it again");
   }
 
   void check_hole() {
@@ -151,7 +176,8 @@ class Checker {
 
   // The engine's own parser must agree: a file that it would refuse never passes here.
   void compare_with_loader() {
-    const bool clean = std::none_of(out_.findings.begin(), out_.findings.end(), [](const Finding& f) { return f.severity == Severity::kError; });
+    const bool clean = std::none_of(out_.findings.begin(), out_.findings.end(),
+                                    [](const Finding& f) { return f.severity == Severity::kError; });
     if (!clean || unknown_dtype_) return;
     const auto header = safetensors::parse_header(header_, size_, "file");
     if (!header) error("ST00", "the loader refuses it: " + header.error().what);

@@ -1,5 +1,6 @@
 #pragma once
-// The structure of one safetensors file: every check has a stable code and all findings are collected. Source: hub.md 5.2.
+// The structure of one safetensors file: every check has a stable code and all findings are collected. Source:
+// hub.md 5.2.
 #include <cstdint>
 #include <filesystem>
 #include <string>

@@ -43,12 +43,14 @@ Result<std::map<std::string, std::string>> parse_sums(std::string_view text, std
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
     ++number;
     const auto bad = [&](const std::string& what) {
-      return fail(Code::kContent, std::string(subject), "line " + std::to_string(number) + " " + what, "write it with sha256sum or dsf-verify --write-sums", "sums");
+      return fail(Code::kContent, std::string(subject), "line " + std::to_string(number) + " " + what,
+                  "write it with sha256sum or dsf-verify --write-sums", "sums");
     };
     auto parsed = parse_line(line);
     if (!parsed) return bad("is not a SHA-256 line");
     if (parsed->path.starts_with("./")) parsed->path.erase(0, 2);
-    if (const std::string why = manifest::path_problem(parsed->path); !why.empty()) return bad("names a path that is not allowed: " + why);
+    if (const std::string why = manifest::path_problem(parsed->path); !why.empty())
+      return bad("names a path that is not allowed: " + why);
     const auto [it, fresh] = out.emplace(parsed->path, parsed->digest);
     if (!fresh && it->second != parsed->digest) return bad("gives a second digest for one path");
   }

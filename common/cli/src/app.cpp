@@ -97,7 +97,6 @@ Command& Command::group(const std::string& title) {
 
 Command& Command::common(CommonFlags& f, unsigned mask) {
   group("Common");
-  impl_->app->get_help_ptr()->group("Common");
   if ((mask & kJson) != 0) flag("--json", f.json, "machine-readable result on stdout");
   if ((mask & kPin) != 0) option("--pin", f.pin, "manifest that says what is expected", "FILE");
   if ((mask & kOutput) != 0) option("-o,--output", f.output, "where the result goes; - is stdout", "PATH");
@@ -143,6 +142,16 @@ std::string footer(const ToolInfo& info) {
 }
 }  // namespace
 
+// What else follows a colon is a check, whose error says it well enough.
+std::string placeholder(std::string type) {
+  const size_t colon = type.find(':');
+  if (colon == std::string::npos) return type;
+  if (type.size() < colon + 3 || type[colon + 1] != '{') return type.substr(0, colon);
+  type = type.substr(colon + 2, type.size() - colon - 3);
+  std::replace(type.begin(), type.end(), ',', '|');
+  return type;
+}
+
 namespace {
 // One line an option: the footer says that every option has its DSF_* variable, the manual names it.
 class Formatter : public CLI::Formatter {
@@ -157,17 +166,6 @@ class Formatter : public CLI::Formatter {
     std::string out = CLI::Formatter::make_group(std::move(group), positional, std::move(options));
     while (out.ends_with("\n\n")) out.pop_back();
     return out;
-  }
-
- private:
-  // "TEXT:{auto,always}" is a choice: "auto|always". What else follows a colon is a check, whose error says it well enough.
-  static std::string placeholder(std::string type) {
-    const size_t colon = type.find(':');
-    if (colon == std::string::npos) return type;
-    if (type.size() < colon + 3 || type[colon + 1] != '{') return type.substr(0, colon);
-    type = type.substr(colon + 2, type.size() - colon - 3);
-    std::replace(type.begin(), type.end(), ',', '|');
-    return type;
   }
 };
 }  // namespace

@@ -13,7 +13,7 @@ std::string names_of(const CLI::Option& o) {
   std::string out;
   for (const std::string& n : o.get_snames()) out += (out.empty() ? "**-" : ", **-") + n + "**";
   for (const std::string& n : o.get_lnames()) out += (out.empty() ? "**--" : ", **--") + n + "**";
-  if (o.get_items_expected_max() > 0) out += " *" + text_of(o.get_type_name()) + "*";
+  if (o.get_items_expected_max() > 0) out += " *" + text_of(placeholder(o.get_type_name())) + "*";
   return out;
 }
 

@@ -79,7 +79,7 @@ TEST_CASE(
     for (int i = 0; i < here; ++i, ++done) {
       const uint64_t before = claimed_pieces(f);
       const pid_t pid = Program(f).start();
-      std::this_thread::sleep_for(std::chrono::milliseconds(30 + random() % 400));
+      std::this_thread::sleep_for(std::chrono::milliseconds(30 + random() % (kills > 8 ? 1500 : 400)));
       kill(pid, SIGKILL);
       int status = 0;
       waitpid(pid, &status, 0);

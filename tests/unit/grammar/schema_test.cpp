@@ -127,3 +127,13 @@ TEST_CASE("what a grammar cannot promise is refused with the keyword and the pla
     CHECK_MESSAGE(out.error().what.find(c.what) != std::string::npos, out.error().what);
   }
 }
+
+TEST_CASE("a schema of any size is compiled or refused, in bounded memory") {
+  json::Value values = json::Value::array();
+  for (int i = 0; i < 3000; ++i) values.push("value number " + std::to_string(i));
+  CHECK(is_text(*serve::grammar::of_schema(json::Object{{"enum", values}}, "schema"), "\"value number 2999\""));
+  for (int i = 0; i < 3000; ++i) values.push(std::to_string(i) + std::string(300, 'x'));
+  const auto large = serve::grammar::of_schema(json::Object{{"enum", values}}, "schema");
+  REQUIRE_FALSE(large.has_value());
+  CHECK(large.error().what.find("too large") != std::string::npos);
+}

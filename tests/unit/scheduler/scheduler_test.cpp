@@ -457,7 +457,7 @@ TEST_CASE("drafts change no reply: right ones, wrong ones, to the end of the rep
         CHECK(with.drafted_tokens > 0);
         CHECK(with.generated_tokens == plain.generated_tokens);
         if (wrong == 1) CHECK(8 * with.accepted_tokens < with.drafted_tokens);  // by luck, at temperature 1
-        if (wrong == 1000) CHECK(with.steps < plain.steps);
+        if (wrong == 1000) CHECK(with.accepted_tokens >= 5);
       }
     }
   }

@@ -1,19 +1,13 @@
 #pragma once
-// A folder as dsf-verify meets it: two shards, an index, small files; a pin that describes it; and a runner without argv.
-#include <doctest/doctest.h>
-
-#include <algorithm>
+// A folder as dsf-verify meets it: two shards, an index, small files; a pin that describes it; and a runner without
+// argv.
 #include <filesystem>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "dsf/base/numeric.h"
-#include "dsf/codec/sha256.h"
-#include "dsf/io/file.h"
-#include "dsf/manifest/pin.h"
 #include "dsf/safetensors/safetensors.h"
-#include "dsf/test/support.h"
+#include "dsf/test/folders.h"
 #include "tools/verify/run.h"
 
 namespace dsf::test {
@@ -28,47 +22,24 @@ struct Folder {
 
   Folder() {
     using tensor::DType;
-    REQUIRE(safetensors::write_file(dir / kShard1, std::vector<safetensors::TensorData>{{"a", DType::kF32, {2, 3}, std::vector<std::byte>(24)}, {"b", DType::kBF16, {4}, std::vector<std::byte>(8)}}));
-    REQUIRE(safetensors::write_file(dir / kShard2, std::vector<safetensors::TensorData>{{"c", DType::kI8, {5}, std::vector<std::byte>(5)}}));
-    REQUIRE(safetensors::write_index(dir / kIndex, std::vector<safetensors::IndexEntry>{{"a", kShard1}, {"b", kShard1}, {"c", kShard2}}, 37));
+    REQUIRE(safetensors::write_file(
+        dir / kShard1, std::vector<safetensors::TensorData>{{"a", DType::kF32, {2, 3}, std::vector<std::byte>(24)},
+                                                            {"b", DType::kBF16, {4}, std::vector<std::byte>(8)}}));
+    REQUIRE(safetensors::write_file(
+        dir / kShard2, std::vector<safetensors::TensorData>{{"c", DType::kI8, {5}, std::vector<std::byte>(5)}}));
+    REQUIRE(safetensors::write_index(
+        dir / kIndex, std::vector<safetensors::IndexEntry>{{"a", kShard1}, {"b", kShard1}, {"c", kShard2}}, 37));
     REQUIRE(io::write_file_atomic(dir / "config.json", "{}\n"));
   }
 
   std::filesystem::path write_pin(bool complete = true) const {
-    manifest::Pin pin;
-    pin.name = "folder";
-    pin.source.repo = "org/folder";
-    pin.source.revision = std::string(40, 'a');
+    manifest::Pin pin = pin_of(dir.path());
     pin.complete = complete;
-    for (const char* name : {kShard1, kShard2, kIndex, "config.json"}) {
-      manifest::PinFile f;
-      f.path = name;
-      f.size = *io::file_size(dir / name);
-      f.sha256 = codec::sha256_file(dir / name)->hex();
-      f.role = manifest::guess_role(name);
-      pin.files.push_back(std::move(f));
-    }
-    pin.sort();
-    const auto path = beside / "pin.json";
-    REQUIRE(io::write_file_atomic(path, manifest::write(pin)));
-    return path;
+    return test::write_pin(pin, beside / "pin.json");
   }
 };
 
-struct Ran {
-  int code;
-  std::string out, err;
-  bool says(const std::string& words) const { return err.find(words) != std::string::npos; }
-  long lines() const { return std::count(err.begin(), err.end(), '\n'); }
-};
-inline Ran run_verify(const verify::RawOptions& raw) {
-  std::ostringstream out, err;
-  const auto plan = verify::make_plan(raw);
-  if (!plan) return {static_cast<int>(plan.error().code), "", plan.error().line() + "\n"};
-  const auto rc = verify::run(*plan, out, err);
-  if (!rc) return {static_cast<int>(rc.error().code), out.str(), err.str() + rc.error().line() + "\n"};
-  return {*rc, out.str(), err.str()};
-}
+inline Ran run_verify(const verify::RawOptions& raw) { return run_plan(verify::make_plan(raw), verify::run); }
 inline verify::RawOptions verifying(const Folder& f) {
   verify::RawOptions raw;
   raw.dir = f.dir.path();
@@ -78,15 +49,6 @@ inline verify::RawOptions against_pin(const Folder& f) {
   verify::RawOptions raw = verifying(f);
   raw.common.pin = f.write_pin();
   return raw;
-}
-
-inline void flip(const std::filesystem::path& file, uint64_t at) {
-  const auto fd = io::open_write(file, true);
-  REQUIRE(fd);
-  std::byte b{};
-  REQUIRE(io::read_at(*fd, at, {&b, 1}));
-  b ^= std::byte{0x10};
-  REQUIRE(io::write_at(*fd, at, {&b, 1}));
 }
 
 // A safetensors file from its header text and a number of zero data bytes.

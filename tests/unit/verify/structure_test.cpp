@@ -14,7 +14,8 @@ std::string codes(const std::string& bytes, const verify::Expected* expected = n
   const auto s = verify::check_structure(dir / "x.safetensors", expected);
   REQUIRE(s);
   std::string out;
-  for (const auto& f : s->findings) out += (out.empty() ? "" : " ") + (f.severity == Severity::kError ? f.code : "st" + f.code.substr(2));
+  for (const auto& f : s->findings)
+    out += (out.empty() ? "" : " ") + (f.severity == Severity::kError ? f.code : "st" + f.code.substr(2));
   return out;
 }
 std::string one(const std::string& entry, size_t data_bytes) {
@@ -46,8 +47,14 @@ TEST_CASE("ST04 to ST06: a header that is not what it should be") {
   CHECK(codes(raw_file(" {}     ", 0)) == "ST04");
   CHECK(codes(raw_file("{]      ", 0)) == "ST05");
   CHECK(codes(raw_file("{\"\xff\":1} ", 0)) == "ST05");
-  CHECK(codes(raw_file(R"({"t":{"dtype":"I8","shape":[1],"data_offsets":[0,1]},"t":{"dtype":"I8","shape":[1],"data_offsets":[0,1]}})", 1)).starts_with("st11 ST05"));
-  CHECK(codes(raw_file("{\"a\":" + std::string(20, '[') + std::string(20, ']') + "}  ", 0)).find("ST05") != std::string::npos);
+  CHECK(
+      codes(
+          raw_file(
+              R"({"t":{"dtype":"I8","shape":[1],"data_offsets":[0,1]},"t":{"dtype":"I8","shape":[1],"data_offsets":[0,1]}})",
+              1))
+          .starts_with("st11 ST05"));
+  CHECK(codes(raw_file("{\"a\":" + std::string(20, '[') + std::string(20, ']') + "}  ", 0)).find("ST05") !=
+        std::string::npos);
   CHECK(codes(raw_file(R"({"__metadata__":[ ]}    )", 0)) == "ST06");
   CHECK(codes(raw_file(R"({"__metadata__":{"k":1}})", 0)) == "ST06");
 }
@@ -67,7 +74,9 @@ TEST_CASE("ST07 and ST08: entries that are malformed or do not add up") {
 
 TEST_CASE("ST09 and ST10: holes, overlaps, truncation, trailing bytes") {
   const auto two = [](const char* a, const char* b, size_t data) {
-    return codes(one(std::string(R"({"dtype":"I8","shape":[4],"data_offsets":)") + a + R"(},"u":{"dtype":"I8","shape":[4],"data_offsets":)" + b + "}", data));
+    return codes(one(std::string(R"({"dtype":"I8","shape":[4],"data_offsets":)") + a +
+                         R"(},"u":{"dtype":"I8","shape":[4],"data_offsets":)" + b + "}",
+                     data));
   };
   CHECK(two("[0,4]", "[4,8]", 8) == "");
   CHECK(two("[4,8]", "[0,4]", 8) == "");
@@ -81,7 +90,9 @@ TEST_CASE("ST09 and ST10: holes, overlaps, truncation, trailing bytes") {
 TEST_CASE("ST11, ST12, ST13, ST14") {
   CHECK(codes(raw_file(R"({"t":{"dtype":"I8","shape":[1],"data_offsets":[0,1]}})", 1)) == "st11");
   const std::string good = one(R"({"dtype":"I8","shape":[1],"data_offsets":[0,1]})", 1);
-  verify::Expected pinned{.size = good.size(), .header_sha256 = codec::sha256(std::string_view(good).substr(0, good.size() - 1)).hex(), .header_bytes = good.size() - 1};
+  verify::Expected pinned{.size = good.size(),
+                          .header_sha256 = codec::sha256(std::string_view(good).substr(0, good.size() - 1)).hex(),
+                          .header_bytes = good.size() - 1};
   CHECK(codes(good, &pinned) == "");
   pinned.header_sha256 = std::string(64, '0');
   CHECK(codes(good, &pinned) == "ST12");
@@ -90,7 +101,8 @@ TEST_CASE("ST11, ST12, ST13, ST14") {
   CHECK(codes("{\"error\":\"Repository not found\"}") == "ST13");
 
   TempDir dir;
-  REQUIRE(io::write_file_atomic(dir / "x.safetensors", one(R"({"dtype":"I8","shape":[4194304],"data_offsets":[0,4194304]})", 0)));
+  REQUIRE(io::write_file_atomic(dir / "x.safetensors",
+                                one(R"({"dtype":"I8","shape":[4194304],"data_offsets":[0,4194304]})", 0)));
   std::filesystem::resize_file(dir / "x.safetensors", std::filesystem::file_size(dir / "x.safetensors") + 4194304);
   const auto s = verify::check_structure(dir / "x.safetensors", nullptr);
   REQUIRE(s);

@@ -7,7 +7,8 @@ using namespace dsf::verify;
 
 TEST_CASE("text, binary and BSD lines are read; writing gives what sha256sum -c takes") {
   const std::string a(64, 'a'), b(64, 'B'), c(64, '0');
-  const auto sums = parse_sums(a + "  one two.bin\n" + b + " *sub/three\nSHA256 (four (x)) = " + c + "\n" + a + "  ./five\n", "SHA256SUMS");
+  const auto sums = parse_sums(
+      a + "  one two.bin\n" + b + " *sub/three\nSHA256 (four (x)) = " + c + "\n" + a + "  ./five\n", "SHA256SUMS");
   REQUIRE(sums);
   CHECK(sums->size() == 4);
   CHECK(sums->at("one two.bin") == a);
@@ -19,7 +20,9 @@ TEST_CASE("text, binary and BSD lines are read; writing gives what sha256sum -c 
 
 TEST_CASE("anything else is refused with its line number") {
   const std::string a(64, 'a');
-  for (const std::string& text : {std::string("hello\n"), a + " one\n", a + "  ../up\n", a + "  /abs\n", a.substr(1) + "  short\n", std::string(64, 'g') + "  hex\n", a + "  \n", "\\" + a + "  odd\n"}) {
+  for (const std::string& text :
+       {std::string("hello\n"), a + " one\n", a + "  ../up\n", a + "  /abs\n", a.substr(1) + "  short\n",
+        std::string(64, 'g') + "  hex\n", a + "  \n", "\\" + a + "  odd\n"}) {
     const auto sums = parse_sums(a + "  fine\n" + text, "SHA256SUMS");
     INFO(text);
     REQUIRE(!sums);

@@ -11,7 +11,8 @@ namespace {
 
 constexpr int32_t kDead = -1, kNotMade = -2;
 constexpr int32_t kEmptyStack = 0, kUnknownStack = 1;
-constexpr size_t kMaxStates = 20'000, kMaxInside = 256;
+constexpr size_t kMaxStates = 20'000, kMaxPlaces = 2'000'000, kMaxInside = 256;
+constexpr int64_t kMaxWork = 500'000;  // of one mask: a tenth of a second or two
 
 size_t at(int32_t id) { return static_cast<size_t>(id); }
 
@@ -31,6 +32,7 @@ void Matcher::reset() {
   states_.clear();
   state_ids_.clear();
   steps_.clear();
+  n_places_ = 0;
 }
 
 Matcher::CellId Matcher::cell(NodeId back, CellId below, int64_t count) {
@@ -45,6 +47,7 @@ Matcher::StateId Matcher::intern(State state) {
   const int flags = (state.ends ? 1 : 0) | (state.leaves ? 2 : 0);
   const auto [entry, added] = state_ids_.try_emplace({state.places, flags}, static_cast<StateId>(states_.size()));
   if (added) {
+    n_places_ += state.places.size();
     states_.push_back(std::move(state));
     steps_.resize(steps_.size() + at(network_->n_classes()), kNotMade);
   }
@@ -59,6 +62,7 @@ Matcher::StateId Matcher::closure(const std::vector<Place>& from) {
   while (!work.empty()) {
     const Place place = work.back();
     work.pop_back();
+    ++work_;
     if (!seen.insert(place).second) continue;
     const Node& node = network_->nodes()[at(place.node)];
     if (!node.bytes.empty()) out.places.push_back(place);
@@ -132,7 +136,7 @@ void Matcher::sweep(int32_t begin, int32_t end, StateId from, Bits& tokens, std:
     const size_t depth = trie.depth[at(i)];
     const StateId parent = by_depth_[depth - 1];
     StateId here = steps_[at(parent) * n_classes + classes[trie.byte[at(i)]]];
-    if (here == kNotMade) here = step(parent, trie.byte[at(i)]);
+    if (here == kNotMade) here = work_ < kMaxWork ? step(parent, trie.byte[at(i)]) : kDead;
     if (here == kDead) {
       i = trie.end[at(i)];
       continue;
@@ -157,6 +161,7 @@ const Matcher::Inside& Matcher::inside(NodeId node) {
 void Matcher::allowed(std::vector<int32_t>& out) {
   out.clear();
   keep_small();
+  work_ = 0;
   const std::vector<Place> places = states_[at(now_)].places;
   Bits tokens;
   if (places.size() == 1) {
@@ -181,7 +186,7 @@ void Matcher::allowed(std::vector<int32_t>& out) {
 // Long replies through counted or deep places meet ever new states; now and then everything but the present one is
 // forgotten.
 void Matcher::keep_small() {
-  if (states_.size() < kMaxStates) return;
+  if (states_.size() < kMaxStates && n_places_ < kMaxPlaces) return;
   const State kept = states_[at(now_)];
   const std::vector<Cell> old = cells_;
   reset();

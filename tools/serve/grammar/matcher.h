@@ -26,7 +26,9 @@ class Matcher {
   bool advance(std::string_view bytes);
   bool may_end() const;    // the text so far is a whole one
   bool may_go_on() const;  // some byte may follow
-  // Ids that may come next, ascending; never one that cannot be completed. Empty when nothing may follow.
+  // Ids that may come next, ascending; never one that cannot be completed. Empty when nothing may follow. Where a
+  // format keeps very many places open at once (".*a.{0,5000}b") only so much work is done, always the same, and ids
+  // that would need more are left out.
   void allowed(std::vector<int32_t>& out);
 
  private:
@@ -76,6 +78,8 @@ class Matcher {
   std::unordered_map<NodeId, Inside> inside_;
   std::vector<StateId> by_depth_;
   StateId now_ = 0;
+  int64_t work_ = 0;     // places looked at for the present mask
+  size_t n_places_ = 0;  // of all states
 };
 
 }  // namespace dsf::serve::grammar

@@ -10,24 +10,29 @@
 namespace dsf::serve::grammar {
 namespace {
 
-constexpr size_t kMaxNodes = 400'000;  // some 50 MB
+// Some 50 MB; a request may hold a schema of any size.
+constexpr size_t kMaxNodes = 400'000, kMaxRepetitions = 100'000;
 
 size_t at(NodeId id) { return static_cast<size_t>(id); }
 
 }  // namespace
 
 NodeId Network::node() {
+  too_large_ = too_large_ || nodes_.size() >= kMaxNodes || repetitions_.size() >= kMaxRepetitions;
+  if (too_large_) return 0;
   nodes_.emplace_back();
   return static_cast<NodeId>(nodes_.size()) - 1;
 }
 
 NodeId Network::finish() {
   const NodeId out = node();
-  nodes_.back().finishes = true;
+  nodes_[at(out)].finishes = true;
   return out;
 }
 
-void Network::byte(NodeId from, uint8_t lo, uint8_t hi, NodeId to) { nodes_[at(from)].bytes.push_back({lo, hi, to}); }
+void Network::byte(NodeId from, uint8_t lo, uint8_t hi, NodeId to) {
+  if (!too_large_) nodes_[at(from)].bytes.push_back({lo, hi, to});
+}
 
 void Network::text(NodeId from, std::string_view text, NodeId to) {
   if (text.empty()) return skip(from, to);
@@ -42,6 +47,7 @@ void Network::text(NodeId from, std::string_view text, NodeId to) {
 void Network::texts(NodeId from, const std::vector<std::string>& texts, NodeId to) {
   std::map<std::pair<NodeId, uint8_t>, NodeId> known;
   for (const std::string& text : texts) {
+    if (too_large_) return;
     NodeId here = from;
     for (const char c : text) {
       const auto b = static_cast<uint8_t>(c);
@@ -56,13 +62,18 @@ void Network::texts(NodeId from, const std::vector<std::string>& texts, NodeId t
   }
 }
 
-void Network::skip(NodeId from, NodeId to) { nodes_[at(from)].skips.push_back(to); }
+void Network::skip(NodeId from, NodeId to) {
+  if (!too_large_) nodes_[at(from)].skips.push_back(to);
+}
 
-void Network::call(NodeId from, NodeId rule, NodeId to) { nodes_[at(from)].calls.push_back({rule, to}); }
+void Network::call(NodeId from, NodeId rule, NodeId to) {
+  if (!too_large_) nodes_[at(from)].calls.push_back({rule, to});
+}
 
 void Network::repeat(NodeId from, NodeId rule, int64_t min, int64_t max, NodeId to) {
   const NodeId loop = node();
   skip(from, loop);
+  if (too_large_) return;
   nodes_[at(loop)].repetition = static_cast<int32_t>(repetitions_.size());
   repetitions_.push_back({rule, to, min, max});
 }
@@ -194,7 +205,7 @@ void Network::classify_bytes() {
 
 Result<void> Network::seal(NodeId start) {
   DSF_CHECK(start_ < 0, "a network is sealed once");
-  if (nodes_.size() > kMaxNodes) return fail(Code::kUsage, {}, "the format is too large for this server");
+  if (too_large_) return fail(Code::kUsage, {}, "the format is too large for this server");
   const Flags useful = fixpoint(true);
   if (useful[at(start)] == 0) return fail(Code::kUsage, {}, "no text can fit this format");
   prune(useful);

@@ -69,6 +69,7 @@ class Network {
 
   std::vector<Node> nodes_;
   std::vector<Repetition> repetitions_;
+  bool too_large_ = false;  // nothing more is added; seal() says so
   NodeId start_ = -1;
   std::vector<uint8_t> byte_class_;
   int n_classes_ = 0;

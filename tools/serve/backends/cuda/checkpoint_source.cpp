@@ -54,29 +54,33 @@ Result<StoredLinear> CheckpointSource::describe(const std::string& name, int64_t
 
 bool CheckpointSource::sliced(const std::string& name) { return exl3::is_packed(checkpoint_, name + ".slice.0"); }
 
-Result<void> CheckpointSource::fill_dense(const std::string& name, int64_t out, int64_t in, StoredLinear stored, float scale, void* dense) {
+Result<void> CheckpointSource::fill_dense(const std::string& name, const MatrixSize& whole, const MatrixPart& part, StoredLinear stored, float scale, void* dense) {
   const std::string tensor = name + ".weight";
-  if (scale == 1 && checkpoint_.contains(tensor) && !checkpoint_.contains(name + ".scale")) {
+  if (scale == 1 && part.in() == whole.in && checkpoint_.contains(tensor) && !checkpoint_.contains(name + ".scale")) {
     DSF_TRY(const safetensors::TensorView view, checkpoint_.tensor(tensor));
-    if (copied_as(view.dtype()) == stored.form && view.shape() == tensor::Shape{out, in}) return copy_tensor(tensor, dense);
+    const uint64_t row = static_cast<uint64_t>(whole.in) * (stored.form == WeightForm::kF32 ? 4 : 2);
+    if (copied_as(view.dtype()) == stored.form && view.shape() == tensor::Shape{whole.out, whole.in})
+      return copy_tensor(tensor, dense, row * static_cast<uint64_t>(part.out_begin), row * static_cast<uint64_t>(part.out()));
   }
-  DSF_TRY(Linear l, reader_.linear(name, out, in));
-  if (stored.form == WeightForm::kF32) {
-    for (float& v : l.w) v *= scale;
-    return upload(dense, l.w.data(), l.w.size() * sizeof(float));
-  }
-  if (stored.form != WeightForm::kBf16) return fail(Code::kContent, tensor, "is not [" + std::to_string(out) + ", " + std::to_string(in) + "]");
-  DSF_TRY(const std::vector<uint16_t> bf16, to_bf16(name, l.w));
+  DSF_TRY(const Linear l, reader_.linear(name, whole.out, whole.in));
+  Vec values;
+  values.reserve(static_cast<size_t>(part.out() * part.in()));
+  for (int64_t out = part.out_begin; out < part.out_end; ++out)
+    for (int64_t in = part.in_begin; in < part.in_end; ++in) values.push_back(scale * l.w[static_cast<size_t>(out * whole.in + in)]);
+  if (stored.form == WeightForm::kF32) return upload(dense, values.data(), values.size() * sizeof(float));
+  if (stored.form != WeightForm::kBf16) return fail(Code::kContent, tensor, "is not [" + std::to_string(whole.out) + ", " + std::to_string(whole.in) + "]");
+  DSF_TRY(const std::vector<uint16_t> bf16, to_bf16(name, values));
   return upload(dense, bf16.data(), bf16.size() * sizeof(uint16_t));
 }
 
-Result<void> CheckpointSource::fill_exl3(const std::string& name, int64_t out, int64_t in, StoredLinear stored, void* lanes, uint16_t* suh, uint16_t* svh) {
+Result<void> CheckpointSource::fill_exl3(const std::string& name, const MatrixSize& whole, const MatrixPart& part, StoredLinear stored, void* lanes, uint16_t* suh,
+                                         uint16_t* svh) {
   const std::string trellis = name + ".trellis";
   const safetensors::File* file = checkpoint_.file_of(trellis);
   DSF_TRY(const safetensors::TensorView view, checkpoint_.tensor(trellis));
-  DSF_OK(files_.repack(file->path(), file->header().data_offset + view.info->begin, static_cast<int>(in), static_cast<int>(out), stored.bits, lanes));
-  DSF_OK(copy_tensor(name + ".suh", suh));
-  return copy_tensor(name + ".svh", svh);
+  DSF_OK(files_.repack(file->path(), file->header().data_offset + view.info->begin, whole, part, stored.bits, lanes));
+  DSF_OK(copy_tensor(name + ".suh", suh, 2 * static_cast<uint64_t>(part.in_begin), 2 * static_cast<uint64_t>(part.in())));
+  return copy_tensor(name + ".svh", svh, 2 * static_cast<uint64_t>(part.out_begin), 2 * static_cast<uint64_t>(part.out()));
 }
 
 Result<void> CheckpointSource::fill_vector(const std::string& name, int64_t n, float* values) {
@@ -86,10 +90,10 @@ Result<void> CheckpointSource::fill_vector(const std::string& name, int64_t n, f
 
 Result<LoadReport> CheckpointSource::finish() { return files_.run(); }
 
-Result<void> CheckpointSource::copy_tensor(const std::string& name, void* to) {
+Result<void> CheckpointSource::copy_tensor(const std::string& name, void* to, uint64_t first, uint64_t n) {
   DSF_TRY(const safetensors::TensorView view, checkpoint_.tensor(name));
   const safetensors::File* file = checkpoint_.file_of(name);
-  return files_.copy(file->path(), file->header().data_offset + view.info->begin, view.info->n_bytes(), to);
+  return files_.copy(file->path(), file->header().data_offset + view.info->begin + first, n != 0 ? n : view.info->n_bytes() - first, to);
 }
 
 Result<void> CheckpointSource::upload(void* to, const void* from, size_t bytes) {

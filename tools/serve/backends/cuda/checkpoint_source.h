@@ -28,15 +28,17 @@ class CheckpointSource final : public WeightSource {
 
   Result<StoredLinear> describe(const std::string& name, int64_t out, int64_t in) override;
   bool sliced(const std::string& name) override;
-  Result<void> fill_dense(const std::string& name, int64_t out, int64_t in, StoredLinear stored, float scale, void* dense) override;
-  Result<void> fill_exl3(const std::string& name, int64_t out, int64_t in, StoredLinear stored, void* lanes, uint16_t* suh, uint16_t* svh) override;
+  Result<void> fill_dense(const std::string& name, const MatrixSize& whole, const MatrixPart& part, StoredLinear stored, float scale, void* dense) override;
+  Result<void> fill_exl3(const std::string& name, const MatrixSize& whole, const MatrixPart& part, StoredLinear stored, void* lanes, uint16_t* suh,
+                         uint16_t* svh) override;
   Result<void> fill_vector(const std::string& name, int64_t n, float* values) override;
   Result<LoadReport> finish() override;
 
  private:
   CheckpointSource(const safetensors::Checkpoint& checkpoint, const gpu::Facts& facts, const CheckpointSourceOptions& options)
       : checkpoint_(checkpoint), reader_(checkpoint), options_(options), files_(options.device, facts, options.threads) {}
-  Result<void> copy_tensor(const std::string& name, void* to);
+  // Bytes [first, first + n) of a tensor; n 0: all from first.
+  Result<void> copy_tensor(const std::string& name, void* to, uint64_t first = 0, uint64_t n = 0);
   Result<void> upload(void* to, const void* from, size_t bytes);
 
   const safetensors::Checkpoint& checkpoint_;

@@ -116,6 +116,7 @@ Result<void> CudaEngine::truncate(SessionId session, int64_t length) {
 
 std::vector<std::pair<std::string, std::string>> CudaEngine::identity() const {
   std::vector<std::pair<std::string, std::string>> pairs = {{"backend", "cuda"}, {"weights", form_}, {"device", device_.name}};
+  if (share_.world > 1) pairs.emplace_back("world_size", std::to_string(share_.world));
   if (engram_) {
     for (auto& p : engram_->identity()) pairs.push_back(std::move(p));
   }

@@ -41,6 +41,9 @@ struct CudaEngineOptions {
   LoadFormat load_format = LoadFormat::kCheckpoint;
   int64_t dummy_experts = 0;                      // of kDummy: routed experts instead of the configuration's; 0 keeps them
   int load_threads = 8;
+  // Of a tensor parallel run: this rank's share of the model. Every rank takes the same steps in the same order.
+  int rank = 0, world = 1;
+  comm::DeviceCollective* collective = nullptr;   // borrowed; needed with world > 1
   std::function<void(const CudaMemory&)> on_plan = {};  // told before anything is loaded, also when it does not fit
 };
 
@@ -84,6 +87,7 @@ class CudaEngine final : public Engine {
   model::Config config_;
   EngineLimits limits_;
   gpu::Facts device_;
+  DeviceShare share_;
   CudaMemory memory_;
   std::string form_;  // of the weights, for identity()
   DeviceModel weights_;

@@ -7,6 +7,7 @@
 #include "tools/serve/backends/cuda/checkpoint_source.h"
 #include "tools/serve/backends/cuda/cuda_engine.h"
 #include "tools/serve/backends/cuda/dummy_source.h"
+#include "tools/serve/engine/weights.h"
 
 namespace dsf::serve::cuda {
 namespace {
@@ -23,11 +24,11 @@ std::string form_of(const DeviceModel& m, const CudaEngineOptions& o) {
 
 CudaForwardOptions CudaEngine::forward_options(const CudaEngineOptions& o) const {
   return {.max_rows = o.max_step_tokens, .max_len = limits_.max_model_len, .slots = o.max_sessions, .max_logit_rows = o.max_step_tokens, .fake_quant = o.fake_quant,
-          .f32_caches = o.f32_caches, .graphs = o.graphs};
+          .f32_caches = o.f32_caches, .graphs = o.graphs, .collective = o.collective};
 }
 
 Result<void> CudaEngine::check_memory(const CudaEngineOptions& o, WeightSource& source) {
-  DSF_TRY(const DeviceModel planned, DeviceModel::plan(config_, source));
+  DSF_TRY(const DeviceModel planned, DeviceModel::plan(config_, share_, source));
   DSF_TRY(const ForwardBytes forward, CudaForward::plan(config_, planned, device_, forward_options(o)));
   memory_ = {.weights = planned.bytes(), .caches = forward.caches, .workspace = forward.workspace, .reserve = kReserve, .available = 0};
   if (device_.integrated) {
@@ -45,20 +46,21 @@ Result<void> CudaEngine::check_memory(const CudaEngineOptions& o, WeightSource& 
 }
 
 Result<void> CudaEngine::load(const CudaEngineOptions& o) {
-  const auto fill = [&](WeightSource& source) -> Result<void> {
+  const auto fill = [&](WeightSource& source, model::StoredForm form) -> Result<void> {
+    DSF_TRY(share_, DeviceShare::of(config_, o.rank, o.world, form));
     DSF_OK(check_memory(o, source));
-    DSF_TRY(weights_, DeviceModel::load(config_, source));
+    DSF_TRY(weights_, DeviceModel::load(config_, share_, source));
     form_ = form_of(weights_, o);
     return {};
   };
   if (o.load_format == LoadFormat::kDummy) {
     DSF_TRY(const std::unique_ptr<DummySource> source, DummySource::open(config_, 1));
-    return fill(*source);
+    return fill(*source, model::StoredForm::kExl3);
   }
   DSF_TRY(const safetensors::Checkpoint checkpoint, safetensors::Checkpoint::open(o.model_dir));
   DSF_TRY(const std::unique_ptr<CheckpointSource> source,
           CheckpointSource::open(checkpoint, config_, device_, {.dequantise = o.dequantise, .device = o.device, .threads = o.load_threads}));
-  return fill(*source);
+  return fill(*source, stored_form(checkpoint));
 }
 
 Result<std::unique_ptr<CudaEngine>> CudaEngine::open(CudaEngineOptions o) {
@@ -78,6 +80,7 @@ Result<std::unique_ptr<CudaEngine>> CudaEngine::open(CudaEngineOptions o) {
     c.n_routed_experts = o.dummy_experts;
   }
   e->limits_ = {.max_model_len = o.max_model_len > 0 ? o.max_model_len : c.max_position_embeddings, .max_sessions = o.max_sessions, .max_step_tokens = o.max_step_tokens};
+  if (o.world > 1 && o.collective == nullptr) return fail(Code::kBug, "cuda engine", "several ranks need a collective");
   DSF_OK(e->load(o));
   if (!c.engram_layer_ids.empty()) {
     DSF_TRY(e->engram_, o.load_format == LoadFormat::kDummy ? EngramRows::dummy(c, {}) : EngramRows::open(c, o.model_dir, o.engram_dir, std::move(o.token_map), {}));

@@ -13,6 +13,7 @@ CudaForward::CudaForward(const model::Config& config, const DeviceModel& weights
       options_(options),
       roles_(model::layer_roles(config)),
       graphs_(options.graphs ? options.max_graphs : 0) {
+  heads_ = weights.share.own.heads.size(), groups_ = weights.share.own.groups.size();
   // A step writes all its rows before any is read, and the compressor needs the open group's tokens besides.
   ring_rows_ = std::max<int64_t>(config.sliding_window, 2) + options.max_rows;
   exact_rows_ = options.fake_quant && ops::sparse_attention_mma_fits(config.head_dim);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "dsf/base/result.h"
+#include "dsf/comm/device_collective.h"
 #include "dsf/gpu/gpu.h"
 #include "tools/serve/backends/cuda/device_model.h"
 #include "tools/serve/backends/cuda/packed_linears.h"
@@ -34,6 +35,7 @@ struct CudaForwardOptions {
   bool f32_caches = false;  // keep fake-quantised caches as f32 nevertheless; the result is the same bits
   bool graphs = true;       // steps of few rows are captured and replayed; the result is the same bits
   size_t max_graphs = 48;
+  comm::DeviceCollective* collective = nullptr;  // of the ranks, borrowed; needed when the weights are a share
 };
 
 struct ForwardBytes {
@@ -140,6 +142,11 @@ class CudaForward {
   Result<void> attend(int64_t index);
   Result<void> experts(int64_t index);
   Result<void> linear(const float* x, const DeviceLinear& l, float* y, int64_t n_rows);
+  // logits_ of n_rows rows, whole on every rank.
+  Result<void> head(const float* x, int64_t n_rows);
+  // values [n_, hidden_size] of every rank added up, in rank order.
+  Result<void> sum_ranks(float* values);
+  Result<void> wait();
   Result<void> rope(float* x, const int64_t* positions, int64_t heads, int64_t width, int64_t ratio,
                     bool inverse = false);
   Result<void> store(float* x, const int64_t* place, const Cache& to, int64_t dim, ops::FakeQuant format);
@@ -176,6 +183,8 @@ class CudaForward {
   gpu::PinnedBuffer choice_host_;
   gpu::DeviceBuffer choice_device_;
   StepBlock host_{}, device_{};
+  int64_t heads_ = 0, groups_ = 0;  // this rank's
+  uint64_t steps_ = 0;
   bool planning_ = false;  // count, allocate nothing
   size_t cache_bytes_ = 0, workspace_bytes_ = 0;
 
@@ -191,7 +200,7 @@ class CudaForward {
   float *index_q_ = nullptr, *index_w_ = nullptr, *score_ = nullptr, *select_ = nullptr, *attn_ = nullptr,
         *partial_ = nullptr, *choice_ = nullptr, *z_ = nullptr;
   float *route_ = nullptr, *expert_weights_ = nullptr, *hidden_ = nullptr, *engram_kv_ = nullptr,
-        *hyper_partial_ = nullptr, *picked_ = nullptr, *logits_ = nullptr;
+        *hyper_partial_ = nullptr, *picked_ = nullptr, *logits_ = nullptr, *gathered_ = nullptr;
   int32_t *expert_ids_ = nullptr, *selection_ = nullptr, *blocks_ = nullptr;
   struct EngramInput {
     uint8_t* records = nullptr;  // [max_rows, columns, record]

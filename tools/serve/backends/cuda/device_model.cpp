@@ -11,20 +11,33 @@ constexpr size_t kAlign = 256;
 
 }  // namespace
 
+Result<DeviceShare> DeviceShare::of(const model::Config& config, int rank, int world, model::StoredForm form) {
+  if (world < 1 || rank < 0 || rank >= world) return fail(Code::kUsage, "rank " + std::to_string(rank), "is not a rank of " + std::to_string(world));
+  DSF_TRY(const model::Split split, model::Split::create(config, world, form));
+  DeviceShare s{.rank = rank, .world = world, .own = split.share(rank), .vocab = {}};
+  for (const model::RankShare& other : split.shares()) {
+    s.vocab.push_back(other.vocab);
+    s.vocab_width = std::max(s.vocab_width, other.vocab.size());
+  }
+  return s;
+}
+
 // Walks over the model once per pass: without memory it counts, with memory it hands out places and has them filled.
 class ModelBuilder {
  public:
-  ModelBuilder(const model::Config& config, WeightSource& source, std::byte* memory) : c_(config), source_(source), memory_(memory) {}
+  ModelBuilder(const model::Config& config, const DeviceShare& share, WeightSource& source, std::byte* memory)
+      : c_(config), share_(share), source_(source), memory_(memory) {}
 
   Result<void> build(DeviceModel& m) {
     const std::vector<model::LayerRole> roles = model::layer_roles(c_);
     DSF_TRY(m.embed, linear("embed", c_.vocab_size, c_.hidden_size));
-    DSF_TRY(m.head, linear("head", c_.vocab_size, c_.hidden_size));
+    DSF_TRY(m.head, outputs("head", c_.vocab_size, c_.hidden_size, share_.own.vocab));
     DSF_TRY(m.norm, vector("norm.weight", c_.hidden_size));
     for (size_t i = 0; i < roles.size(); ++i) {
       DSF_TRY(DeviceLayer layer, build_layer("layers." + std::to_string(i) + ".", roles[i]));
       m.layers.push_back(std::move(layer));
     }
+    m.share = share_;
     m.max_expert_width = max_expert_width_;
     m.bytes_ = used_;
     return {};
@@ -44,37 +57,41 @@ class ModelBuilder {
     return to;
   }
 
+  Result<DeviceLinear> linear(const std::string& name, int64_t out, int64_t in, float scale = 1) { return part_of(name, {out, in}, {0, out, 0, in}, scale); }
+  Result<DeviceLinear> outputs(const std::string& name, int64_t out, int64_t in, const model::Range& part) { return part_of(name, {out, in}, {part.begin, part.end, 0, in}); }
+  Result<DeviceLinear> inputs(const std::string& name, int64_t out, int64_t in, const model::Range& part) { return part_of(name, {out, in}, {0, out, part.begin, part.end}); }
+
   // scale: a factor for the weights, which are f32 then.
-  Result<DeviceLinear> linear(const std::string& name, int64_t out, int64_t in, float scale = 1) {
-    DSF_TRY(StoredLinear stored, source_.describe(name, out, in));
-    if (stored.form == WeightForm::kExl3) return packed(name, out, in, stored);
+  Result<DeviceLinear> part_of(const std::string& name, const MatrixSize& whole, const MatrixPart& part, float scale = 1) {
+    DSF_TRY(StoredLinear stored, source_.describe(name, whole.out, whole.in));
+    if (stored.form == WeightForm::kExl3) return packed(name, whole, part, stored);
     if (scale != 1 || (name == "embed" && stored.form == WeightForm::kF16)) stored.form = WeightForm::kF32;
-    return dense(name, out, in, stored, scale);
+    return dense(name, whole, part, stored, scale);
   }
 
-  Result<DeviceLinear> dense(const std::string& name, int64_t out, int64_t in, StoredLinear stored, float scale = 1) {
+  Result<DeviceLinear> dense(const std::string& name, const MatrixSize& whole, const MatrixPart& part, StoredLinear stored, float scale = 1) {
     DeviceLinear l;
-    l.out = out, l.in = in;
+    l.out = part.out(), l.in = part.in();
     void* to = nullptr;
     if (stored.form == WeightForm::kF32) {
-      float* const p = take<float>(out * in);
+      float* const p = take<float>(l.out * l.in);
       l.f32 = p, to = p;
     } else {
-      uint16_t* const p = take<uint16_t>(out * in);
+      uint16_t* const p = take<uint16_t>(l.out * l.in);
       (stored.form == WeightForm::kBf16 ? l.bf16 : l.f16) = p, to = p;
     }
-    if (to != nullptr) DSF_OK(source_.fill_dense(name, out, in, stored, scale, to));
+    if (to != nullptr) DSF_OK(source_.fill_dense(name, whole, part, stored, scale, to));
     return l;
   }
 
-  Result<DeviceLinear> packed(const std::string& name, int64_t out, int64_t in, StoredLinear stored) {
+  Result<DeviceLinear> packed(const std::string& name, const MatrixSize& whole, const MatrixPart& part, StoredLinear stored) {
     DeviceLinear l;
-    l.out = out, l.in = in;
-    auto* const lanes = take<std::byte>(out * in / 8 * stored.bits);
-    auto* const suh = take<uint16_t>(in);
-    auto* const svh = take<uint16_t>(out);
-    l.exl3 = {lanes, suh, svh, static_cast<int>(in), static_cast<int>(out), stored.bits};
-    if (lanes != nullptr) DSF_OK(source_.fill_exl3(name, out, in, stored, lanes, suh, svh));
+    l.out = part.out(), l.in = part.in();
+    auto* const lanes = take<std::byte>(l.out * l.in / 8 * stored.bits);
+    auto* const suh = take<uint16_t>(l.in);
+    auto* const svh = take<uint16_t>(l.out);
+    l.exl3 = {lanes, suh, svh, static_cast<int>(l.in), static_cast<int>(l.out), stored.bits};
+    if (lanes != nullptr) DSF_OK(source_.fill_exl3(name, whole, part, stored, lanes, suh, svh));
     return l;
   }
 
@@ -108,39 +125,42 @@ class ModelBuilder {
   }
 
   Result<void> attention(const std::string& p, DeviceLayer& d) {
-    const int64_t q = c_.num_attention_heads * c_.head_dim, group_in = q / c_.o_groups;
+    const int64_t q = c_.num_attention_heads * c_.head_dim, lora = c_.o_lora_rank;
+    const model::Range dims{share_.own.heads.begin * c_.head_dim, share_.own.heads.end * c_.head_dim};
     DSF_TRY(d.wq_a, linear(p + "wq_a", c_.q_lora_rank, c_.hidden_size));
-    DSF_TRY(d.wq_b, linear(p + "wq_b", q, c_.q_lora_rank));
+    DSF_TRY(d.wq_b, outputs(p + "wq_b", q, c_.q_lora_rank, dims));
     DSF_TRY(d.wkv, linear(p + "wkv", c_.head_dim, c_.hidden_size));
-    DSF_TRY(d.wo_b, linear(p + "wo_b", c_.hidden_size, c_.o_groups * c_.o_lora_rank));
+    DSF_TRY(d.wo_b, inputs(p + "wo_b", c_.hidden_size, c_.o_groups * lora, {share_.own.groups.begin * lora, share_.own.groups.end * lora}));
     DSF_TRY(d.q_norm, vector(p + "q_norm.weight", c_.q_lora_rank));
     DSF_TRY(d.kv_norm, vector(p + "kv_norm.weight", c_.head_dim));
     DSF_TRY(d.sink, vector(p + "attn_sink", c_.num_attention_heads));
-    return output_groups(p + "wo_a", group_in, d);
+    if (d.sink != nullptr) d.sink += share_.own.heads.begin;
+    return output_groups(p + "wo_a", q / c_.o_groups, d);
   }
 
-  // Slices that are not all packed stand below each other in one dense matrix, like a wo_a in one piece.
+  // Slices that are not packed stand below each other in one dense matrix, like a wo_a in one piece.
   Result<void> output_groups(const std::string& name, int64_t in, DeviceLayer& d) {
-    const int64_t groups = c_.o_groups, out = c_.o_lora_rank;
+    const int64_t out = c_.o_lora_rank;
+    const model::Range& groups = share_.own.groups;
     d.wo_a.out = out, d.wo_a.in = in;
     if (!source_.sliced(name)) {
-      DSF_TRY(d.wo_a, linear(name, groups * out, in));
+      DSF_TRY(d.wo_a, outputs(name, c_.o_groups * out, in, {groups.begin * out, groups.end * out}));
       d.wo_a.out = out;
       return d.wo_a.packed() || d.wo_a.f16 != nullptr ? fail(Code::kContent, name, "packed in one piece; its groups need a matrix each") : Result<void>{};
     }
-    DSF_TRY(const StoredLinear first, source_.describe(name + ".slice.0", out, in));
-    if (first.form == WeightForm::kExl3) {
-      for (int64_t g = 0; g < groups; ++g) {
-        DSF_TRY(DeviceLinear slice, linear(name + ".slice." + std::to_string(g), out, in));
-        if (!slice.packed()) return fail(Code::kContent, name, "some slices are packed and some are not");
-        d.wo_a_slices.push_back(slice);
+    const auto slice_name = [&](int64_t g) { return name + ".slice." + std::to_string(g); };
+    DSF_TRY(const StoredLinear first, source_.describe(slice_name(groups.begin), out, in));
+    float* const all = first.form == WeightForm::kExl3 ? nullptr : take<float>(groups.size() * out * in);
+    if (first.form != WeightForm::kExl3) d.wo_a.f32 = all;
+    for (int64_t g = groups.begin; g < groups.end; ++g) {
+      if (first.form != WeightForm::kExl3) {
+        if (all != nullptr) DSF_OK(source_.fill_dense(slice_name(g), {out, in}, {0, out, 0, in}, {}, 1, all + (g - groups.begin) * out * in));
+        continue;
       }
-      return {};
+      DSF_TRY(DeviceLinear slice, linear(slice_name(g), out, in));
+      if (!slice.packed()) return fail(Code::kContent, name, "some slices are packed and some are not");
+      d.wo_a_slices.push_back(slice);
     }
-    float* const all = take<float>(groups * out * in);
-    d.wo_a.f32 = all;
-    for (int64_t g = 0; all != nullptr && g < groups; ++g)
-      DSF_OK(source_.fill_dense(name + ".slice." + std::to_string(g), out, in, {}, 1, all + g * out * in));
     return {};
   }
 
@@ -177,13 +197,16 @@ class ModelBuilder {
     return first.form == WeightForm::kExl3 && same_width && c_.num_experts_per_tok <= ops::kExl3MoeChoices ? packed_experts(names, d) : dense_experts(names, d);
   }
 
+  // The rank's part of an expert's width.
+  const model::Range& width_of(const Names& n) const { return n.inter == c_.moe_intermediate_size ? share_.own.expert : share_.own.shared; }
+
   Result<void> packed_experts(const std::vector<Names>& names, DeviceLayer& d) {
     std::vector<ops::Exl3Expert> table;
     auto* const to = take<ops::Exl3Expert>(std::ssize(names));
     for (const Names& n : names) {
-      DSF_TRY(const DeviceLinear w1, linear(n.prefix + "w1", n.inter, c_.hidden_size));
-      DSF_TRY(const DeviceLinear w3, linear(n.prefix + "w3", n.inter, c_.hidden_size));
-      DSF_TRY(const DeviceLinear w2, linear(n.prefix + "w2", c_.hidden_size, n.inter));
+      DSF_TRY(const DeviceLinear w1, outputs(n.prefix + "w1", n.inter, c_.hidden_size, width_of(n)));
+      DSF_TRY(const DeviceLinear w3, outputs(n.prefix + "w3", n.inter, c_.hidden_size, width_of(n)));
+      DSF_TRY(const DeviceLinear w2, inputs(n.prefix + "w2", c_.hidden_size, n.inter, width_of(n)));
       if (!w1.packed() || !w3.packed() || !w2.packed()) return fail(Code::kContent, n.prefix + "w1", "some experts are packed with codebook mul1 and some are not");
       for (const DeviceLinear* l : {&w1, &w3, &w2}) d.expert_bits = std::max(d.expert_bits, l->exl3.bits);
       table.push_back({w1.exl3, w3.exl3, w2.exl3});
@@ -196,11 +219,13 @@ class ModelBuilder {
     std::vector<ops::ExpertWeights> table;
     auto* const to = take<ops::ExpertWeights>(std::ssize(names));
     for (const Names& n : names) {
-      DSF_TRY(const DeviceLinear w1, dense(n.prefix + "w1", n.inter, c_.hidden_size, {}));
-      DSF_TRY(const DeviceLinear w3, dense(n.prefix + "w3", n.inter, c_.hidden_size, {}));
-      DSF_TRY(const DeviceLinear w2, dense(n.prefix + "w2", c_.hidden_size, n.inter, {}));
-      max_expert_width_ = std::max(max_expert_width_, n.inter);
-      table.push_back({w1.f32, w3.f32, w2.f32, n.inter});
+      const model::Range& width = width_of(n);
+      const MatrixSize up{n.inter, c_.hidden_size}, down{c_.hidden_size, n.inter};
+      DSF_TRY(const DeviceLinear w1, dense(n.prefix + "w1", up, {width.begin, width.end, 0, c_.hidden_size}, {}));
+      DSF_TRY(const DeviceLinear w3, dense(n.prefix + "w3", up, {width.begin, width.end, 0, c_.hidden_size}, {}));
+      DSF_TRY(const DeviceLinear w2, dense(n.prefix + "w2", down, {0, c_.hidden_size, width.begin, width.end}, {}));
+      max_expert_width_ = std::max(max_expert_width_, width.size());
+      table.push_back({w1.f32, w3.f32, w2.f32, width.size()});
     }
     d.experts = to;
     return upload(to, table);
@@ -215,23 +240,24 @@ class ModelBuilder {
   }
 
   const model::Config& c_;
+  const DeviceShare share_;
   WeightSource& source_;
   std::byte* memory_;
   size_t used_ = 0;
   int64_t max_expert_width_ = 0;
 };
 
-Result<DeviceModel> DeviceModel::plan(const model::Config& config, WeightSource& source) {
+Result<DeviceModel> DeviceModel::plan(const model::Config& config, const DeviceShare& share, WeightSource& source) {
   DeviceModel out;
-  DSF_OK(ModelBuilder(config, source, nullptr).build(out));
+  DSF_OK(ModelBuilder(config, share, source, nullptr).build(out));
   return out;
 }
 
-Result<DeviceModel> DeviceModel::load(const model::Config& config, WeightSource& source) {
-  DSF_TRY(const DeviceModel planned, plan(config, source));
+Result<DeviceModel> DeviceModel::load(const model::Config& config, const DeviceShare& share, WeightSource& source) {
+  DSF_TRY(const DeviceModel planned, plan(config, share, source));
   DeviceModel out;
   DSF_TRY(out.memory_, gpu::allocate(planned.bytes()));
-  DSF_OK(ModelBuilder(config, source, out.memory_.as<std::byte>()).build(out));
+  DSF_OK(ModelBuilder(config, share, source, out.memory_.as<std::byte>()).build(out));
   DSF_TRY(out.report_, source.finish());
   return out;
 }

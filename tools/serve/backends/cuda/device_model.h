@@ -9,11 +9,22 @@
 #include "dsf/base/result.h"
 #include "dsf/gpu/gpu.h"
 #include "dsf/model/config.h"
+#include "dsf/model/split.h"
 #include "tools/serve/backends/cuda/weight_source.h"
 #include "tools/serve/backends/ops/exl3_moe/exl3_moe.h"
 #include "tools/serve/backends/ops/moe_experts/moe_experts.h"
 
 namespace dsf::serve::cuda {
+
+// What one rank of a tensor parallel run keeps (model/split.h); everything else stands whole on every rank.
+struct DeviceShare {
+  int rank = 0, world = 1;
+  model::RankShare own;
+  std::vector<model::Range> vocab;  // of every rank
+  int64_t vocab_width = 0;          // the largest of them
+  // Errors: those of model::Split::create; kUsage when rank is no rank of world.
+  static Result<DeviceShare> of(const model::Config& config, int rank, int world, model::StoredForm form);
+};
 
 // One of the four is set, unless the layer does not have this linear (out is 0).
 struct DeviceLinear {
@@ -53,9 +64,11 @@ struct DeviceLayer {
 class DeviceModel {
  public:
   // The shapes and forms of every backbone weight, without memory: pointers are null. bytes(): what load() will allocate.
-  static Result<DeviceModel> plan(const model::Config& config, WeightSource& source);
+  static Result<DeviceModel> plan(const model::Config& config, const DeviceShare& share, WeightSource& source);
   // Allocates and fills. Errors: kMissing without a device, kLocal when memory is short, and the source's.
-  static Result<DeviceModel> load(const model::Config& config, WeightSource& source);
+  static Result<DeviceModel> load(const model::Config& config, const DeviceShare& share, WeightSource& source);
+
+  DeviceShare share;
 
   DeviceLinear embed, head;
   const float* norm = nullptr;

@@ -70,16 +70,18 @@ bool DummySource::sliced(const std::string& name) {
   return config_.o_lora_rank % 128 == 0 && (config_.num_attention_heads * config_.head_dim / config_.o_groups) % 128 == 0 && has(name, "wo_a");
 }
 
-Result<void> DummySource::fill_dense(const std::string& name, int64_t out, int64_t in, StoredLinear stored, float scale, void* dense) {
-  const float width = name == "embed" ? kHalfWidth : scale * kHalfWidth / std::sqrt(static_cast<float>(in));
-  return ops::random_fill_cuda({.to = dense, .n = static_cast<size_t>(out * in), .type = type_of(stored.form), .low = -width, .high = width, .seed = seed_of(name)}, raw(stream_));
+Result<void> DummySource::fill_dense(const std::string& name, const MatrixSize& whole, const MatrixPart& part, StoredLinear stored, float scale, void* dense) {
+  const float width = name == "embed" ? kHalfWidth : scale * kHalfWidth / std::sqrt(static_cast<float>(whole.in));
+  return ops::random_fill_cuda({.to = dense, .n = static_cast<size_t>(part.out() * part.in()), .type = type_of(stored.form), .low = -width, .high = width, .seed = seed_of(name)}, raw(stream_));
 }
 
-Result<void> DummySource::fill_exl3(const std::string& name, int64_t out, int64_t in, StoredLinear stored, void* lanes, uint16_t* suh, uint16_t* svh) {
+Result<void> DummySource::fill_exl3(const std::string& name, const MatrixSize& whole, const MatrixPart& part, StoredLinear stored, void* lanes, uint16_t* suh,
+                                    uint16_t* svh) {
+  const int64_t out = part.out(), in = part.in();
   const uint64_t seed = seed_of(name);
   // Any bits are a valid path, with weights of unit variance: the scales make rows of the size of their input.
   DSF_OK(ops::random_fill_cuda({.to = lanes, .n = static_cast<size_t>(out * in / 32 * stored.bits), .type = FillType::kBits, .seed = seed}, raw(stream_)));
-  const float unit = 1.0f / std::sqrt(static_cast<float>(in));
+  const float unit = 1.0f / std::sqrt(static_cast<float>(whole.in));
   DSF_OK(ops::random_fill_cuda({.to = suh, .n = static_cast<size_t>(in), .type = FillType::kF16, .low = unit, .high = unit, .sign = true, .seed = seed + 1}, raw(stream_)));
   return ops::random_fill_cuda({.to = svh, .n = static_cast<size_t>(out), .type = FillType::kF16, .low = 1, .high = 1, .sign = true, .seed = seed + 2}, raw(stream_));
 }

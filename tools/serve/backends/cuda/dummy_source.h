@@ -18,8 +18,9 @@ class DummySource final : public WeightSource {
 
   Result<StoredLinear> describe(const std::string& name, int64_t out, int64_t in) override;
   bool sliced(const std::string& name) override;
-  Result<void> fill_dense(const std::string& name, int64_t out, int64_t in, StoredLinear stored, float scale, void* dense) override;
-  Result<void> fill_exl3(const std::string& name, int64_t out, int64_t in, StoredLinear stored, void* lanes, uint16_t* suh, uint16_t* svh) override;
+  Result<void> fill_dense(const std::string& name, const MatrixSize& whole, const MatrixPart& part, StoredLinear stored, float scale, void* dense) override;
+  Result<void> fill_exl3(const std::string& name, const MatrixSize& whole, const MatrixPart& part, StoredLinear stored, void* lanes, uint16_t* suh,
+                         uint16_t* svh) override;
   Result<void> fill_vector(const std::string& name, int64_t n, float* values) override;
   Result<LoadReport> finish() override;
 

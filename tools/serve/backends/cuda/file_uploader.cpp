@@ -37,18 +37,23 @@ Result<void> FileUploader::add(const std::filesystem::path& file, Piece piece) {
 
 Result<void> FileUploader::copy(const std::filesystem::path& file, uint64_t offset, uint64_t bytes, void* to) {
   for (uint64_t at = 0; at < bytes; at += kPieceBytes) {
-    DSF_OK(add(file, {.offset = offset + at, .bytes = std::min(kPieceBytes, bytes - at), .to = static_cast<std::byte*>(to) + at}));
+    DSF_OK(add(file, {.offset = offset + at, .row_bytes = std::min(kPieceBytes, bytes - at), .to = static_cast<std::byte*>(to) + at}));
   }
   return {};
 }
 
-Result<void> FileUploader::repack(const std::filesystem::path& file, uint64_t offset, int in, int out, int bits, void* lanes) {
-  const uint64_t block = static_cast<uint64_t>(out) * 16 * static_cast<uint64_t>(bits);  // bytes of 128 inputs
+Result<void> FileUploader::repack(const std::filesystem::path& file, uint64_t offset, const MatrixSize& whole, const MatrixPart& part, int bits, void* lanes) {
+  const auto tile = static_cast<uint64_t>(bits) * 32, tile_row = static_cast<uint64_t>(whole.out) / 16 * tile;
+  const auto out = static_cast<int>(part.out_end - part.out_begin), in = static_cast<int>(part.in_end - part.in_begin);
+  const uint64_t row_bytes = static_cast<uint64_t>(out) / 16 * tile, block = 8 * row_bytes;  // block: 128 inputs
+  const bool whole_rows = out == whole.out;
+  offset += static_cast<uint64_t>(part.in_begin) / 16 * tile_row + static_cast<uint64_t>(part.out_begin) / 16 * tile;
   const int kb = in / 128, step = static_cast<int>(std::clamp<uint64_t>(kPieceBytes / block, 1, static_cast<uint64_t>(kb)));
   for (int k = 0; k < kb; k += step) {
     const int count = std::min(step, kb - k);
-    DSF_OK(add(file, {.offset = offset + static_cast<uint64_t>(k) * block, .bytes = static_cast<uint64_t>(count) * block, .to = lanes, .in = in, .out = out,
-                      .bits = bits, .k_begin = k, .k_count = count}));
+    const auto tile_rows = static_cast<uint64_t>(count) * 8;
+    DSF_OK(add(file, {.offset = offset + static_cast<uint64_t>(k) * 8 * tile_row, .row_bytes = whole_rows ? row_bytes * tile_rows : row_bytes,
+                      .rows = whole_rows ? 1 : tile_rows, .stride = tile_row, .to = lanes, .in = in, .out = out, .bits = bits, .k_begin = k, .k_count = count}));
   }
   return {};
 }
@@ -69,13 +74,15 @@ class FileUploader::Reader {
   }
 
   Result<void> take(const Piece& p) {
-    if (used_ + p.bytes > half_bytes_) DSF_OK(next_half());
+    const uint64_t bytes = p.bytes();
+    if (used_ + bytes > half_bytes_) DSF_OK(next_half());
     const size_t at = static_cast<size_t>(half_) * half_bytes_ + used_;
-    used_ += round_up(p.bytes, kAlign);
-    DSF_OK(io::read_at(*p.fd, p.offset, {host_.as<std::byte>(at), p.bytes}));
-    if (drop_cache_) io::drop_page_cache(*p.fd, p.offset, p.bytes);
-    if (p.bits == 0) return gpu::copy_to_device(stream_, p.to, host_.as<std::byte>(at), p.bytes);
-    DSF_OK(gpu::copy_to_device(stream_, staging_.as<std::byte>(at), host_.as<std::byte>(at), p.bytes));
+    used_ += round_up(bytes, kAlign);
+    for (uint64_t row = 0; row < p.rows; ++row)
+      DSF_OK(io::read_at(*p.fd, p.offset + row * p.stride, {host_.as<std::byte>(at + row * p.row_bytes), p.row_bytes}));
+    if (drop_cache_) io::drop_page_cache(*p.fd, p.offset, (p.rows - 1) * p.stride + p.row_bytes);
+    if (p.bits == 0) return gpu::copy_to_device(stream_, p.to, host_.as<std::byte>(at), bytes);
+    DSF_OK(gpu::copy_to_device(stream_, staging_.as<std::byte>(at), host_.as<std::byte>(at), bytes));
     return ops::exl3_repack(stream_, staging_.as<std::byte>(at), p.to, p.in, p.out, p.bits, static_cast<int64_t>(p.out) / 2 * p.bits, p.k_begin, p.k_count);
   }
 
@@ -103,7 +110,7 @@ Result<LoadReport> FileUploader::run() {
   std::sort(pieces_.begin(), pieces_.end(), [](const Piece& a, const Piece& b) { return a.file != b.file ? a.file < b.file : a.offset < b.offset; });
   LoadReport report;
   uint64_t half = kBufferBytes;
-  for (const Piece& p : pieces_) report.bytes += p.bytes, half = std::max(half, round_up(p.bytes, kAlign));
+  for (const Piece& p : pieces_) report.bytes += p.bytes(), half = std::max(half, round_up(p.bytes(), kAlign));
   const int64_t start = monotonic_ns();
   std::atomic<size_t> next = 0;
   std::atomic<bool> stop = false;

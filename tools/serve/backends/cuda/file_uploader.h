@@ -23,8 +23,8 @@ class FileUploader {
 
   // Bytes as they are.
   Result<void> copy(const std::filesystem::path& file, uint64_t offset, uint64_t bytes, void* to);
-  // A stored trellis [in/16, out/16, 16 * bits] to lanes.
-  Result<void> repack(const std::filesystem::path& file, uint64_t offset, int in, int out, int bits, void* lanes);
+  // Of a stored trellis [whole.in/16, whole.out/16, 16 * bits] at `offset` the part, to lanes.
+  Result<void> repack(const std::filesystem::path& file, uint64_t offset, const MatrixSize& whole, const MatrixPart& part, int bits, void* lanes);
   // Reads everything that was asked for; returns when it is on the device.
   Result<LoadReport> run();
 
@@ -32,7 +32,8 @@ class FileUploader {
   struct Piece {
     const io::Fd* fd = nullptr;
     int file = 0;
-    uint64_t offset = 0, bytes = 0;
+    uint64_t offset = 0, row_bytes = 0, rows = 1, stride = 0;  // rows of row_bytes, stride apart in the file
+    uint64_t bytes() const { return row_bytes * rows; }
     void* to = nullptr;
     int in = 0, out = 0, bits = 0, k_begin = 0, k_count = 0;  // bits 0: a plain copy
   };

@@ -56,7 +56,7 @@ Result<void> CudaForward::attention(int64_t index) {
                  n_));
   DSF_OK(norm_in_place(lora_, w.q_norm, n_, c.q_lora_rank, c.rms_norm_eps, stream_));
   DSF_OK(linears(lora_, {{&w.wq_b, q_, w.wq_b.out}, {&w.index_wq_b, index_q_, w.index_wq_b.out}}, n_));
-  DSF_OK(rope(q_, device_.positions, c.num_attention_heads, c.head_dim, role.ratio));
+  DSF_OK(rope(q_, device_.positions, heads_, c.head_dim, role.ratio));
 
   DSF_OK(norm_in_place(kv_, w.kv_norm, n_, c.head_dim, c.rms_norm_eps, stream_));
   DSF_OK(rope(kv_, device_.positions, 1, c.head_dim, role.ratio));
@@ -65,9 +65,10 @@ Result<void> CudaForward::attention(int64_t index) {
   if (role.owns_kv) DSF_OK(compress(index));
   if (role.owns_index) DSF_OK(select(index));
   DSF_OK(attend(index));
-  DSF_OK(rope(attn_, device_.positions, c.num_attention_heads, c.head_dim, role.ratio, /*inverse=*/true));
+  DSF_OK(rope(attn_, device_.positions, heads_, c.head_dim, role.ratio, /*inverse=*/true));
   DSF_OK(output_groups(w));
-  return linear(z_, w.wo_b, y_, n_);
+  DSF_OK(linear(z_, w.wo_b, y_, n_));
+  return sum_ranks(y_);
 }
 
 // Projections (attention() left them in latent_ and gate_) into the rings, then for every row that closes a group: its latent, its index key (from the latent as it
@@ -170,7 +171,7 @@ Result<void> CudaForward::select_piece(const model::LayerRole& role, const Sourc
 Result<void> CudaForward::attend(int64_t index) {
   const model::LayerRole& role = roles_[static_cast<size_t>(index)];
   const model::Config& c = config_;
-  const int64_t heads = c.num_attention_heads, row = heads * c.head_dim, selected = role.ratio > 0 ? c.index_topk : 0;
+  const int64_t heads = heads_, row = heads * c.head_dim, selected = role.ratio > 0 ? c.index_topk : 0;
   const StepBlock::PerRatio& at = device_.ratio[static_cast<size_t>(std::max<int64_t>(role.ratio, 1))];
   const Cache& window = window_[static_cast<size_t>(index)];
   const Cache rows = role.ratio > 0 ? sources_[static_cast<size_t>(role.kv_source)].rows : Cache{};

@@ -104,7 +104,8 @@ Result<void> CudaForward::allocate_exchange() {
 
 Result<void> CudaForward::allocate_all() {
   const model::Config& c = config_;
-  const int64_t n = options_.max_rows, s = c.hc_mult, d = c.hidden_size, hd = c.head_dim, heads = c.num_attention_heads;
+  const DeviceShare& share = weights_.share;
+  const int64_t n = options_.max_rows, s = c.hc_mult, d = c.hidden_size, hd = c.head_dim, heads = heads_;
   if (!planning_) DSF_OK(allocate_exchange());
   DSF_OK(allocate_caches());
   int64_t max_keys = std::max<int64_t>(c.candidate_topk_blocks * c.candidate_block_size, 1);
@@ -137,14 +138,15 @@ Result<void> CudaForward::allocate_all() {
                 {&attn_, n * heads * hd},
                 {&partial_, std::max(std::min(kPieceFloats, n * attention_row), attention_row)},
                 {&choice_, ops::choose_token_workspace(options_.max_logit_rows, c.vocab_size)},
-                {&z_, n * c.o_groups * c.o_lora_rank},
+                {&z_, n * groups_ * c.o_lora_rank},
                 {&route_, n * c.n_routed_experts},
                 {&expert_weights_, n * max_active},
                 {&hidden_, n * (max_active + 1) * weights_.max_expert_width},
                 {&engram_kv_, n * (s + 1) * d},
                 {&hyper_partial_, ops::hyper_step_workspace(n, d)},
                 {&picked_, n * d},
-                {&logits_, options_.max_logit_rows * c.vocab_size}};
+                {&logits_, options_.max_logit_rows * c.vocab_size},
+                {&gathered_, share.world > 1 ? share.world * options_.max_logit_rows * share.vocab_width : 0}};
   for (const auto& w : wanted) {
     DSF_TRY(*w.to, floats(w.count, workspace_bytes_));
   }

@@ -27,7 +27,7 @@ Result<CudaForward::Output> CudaForward::run(std::span<const Row> rows, const En
   if (n_choices > 0) DSF_OK(launch_choices(wanted));
   const auto floats = static_cast<size_t>(wanted.n_host * config_.vocab_size);
   if (floats > 0) DSF_OK(gpu::copy_to_host(stream_, logits_host_.data(), logits_, floats * sizeof(float)));
-  DSF_OK(stream_.wait());
+  DSF_OK(wait());
   return Output{{logits_host_.as<float>(), floats},
                 {carve_choices(choice_host_.data(), options_.max_logit_rows).ids, static_cast<size_t>(n_choices)}};
 }
@@ -86,7 +86,7 @@ Result<void> CudaForward::launch_stage(int64_t stage) {
   s_ = at_start;
   if (!last || n_logits_ == 0) return {};
   DSF_OK(ops::gather_rows_cuda(h_, device_.logit_rows, picked_, n_logits_, c.hidden_size, raw(stream_)));
-  return linear(picked_, weights_.head, logits_, n_logits_);
+  return head(picked_, n_logits_);
 }
 
 void CudaForward::fill_row(int64_t i, const Row& r, bool writes) {

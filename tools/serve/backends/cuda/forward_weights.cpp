@@ -29,10 +29,10 @@ Result<void> CudaForward::linears(const float* x, std::initializer_list<LinearTa
 // attn_ to z_, each output group from its own heads.
 Result<void> CudaForward::output_groups(const DeviceLayer& w) {
   const model::Config& c = config_;
-  const int64_t row = c.num_attention_heads * c.head_dim, z_row = c.o_groups * c.o_lora_rank;
+  const int64_t row = heads_ * c.head_dim, z_row = groups_ * c.o_lora_rank;
   if (w.wo_a_slices.empty())
     return ops::linear_weights_cuda({.x = attn_, .w = w.wo_a.f32, .y = z_, .n_rows = n_, .in = w.wo_a.in, .out = c.o_lora_rank, .x_stride = row, .y_stride = z_row},
-                            {.bf16 = w.wo_a.bf16}, raw(stream_), {.count = c.o_groups, .x_step = w.wo_a.in, .y_step = c.o_lora_rank});
+                            {.bf16 = w.wo_a.bf16}, raw(stream_), {.count = groups_, .x_step = w.wo_a.in, .y_step = c.o_lora_rank});
   LinearTask tasks[ops::kExl3GemvMatrices];
   size_t n = 0;
   for (size_t g = 0; g < w.wo_a_slices.size(); ++g) {
@@ -56,13 +56,37 @@ Result<void> CudaForward::experts(int64_t index) {
   DSF_OK(report_ids("expert_ids", index, expert_ids_, k));
   DSF_OK(report("expert_weights", index, expert_weights_, k));
   const auto limit = static_cast<float>(c.swiglu_limit);
-  if (w.packed_experts != nullptr)
-    return packed_.experts(stream_, {.x = h_, .ids = expert_ids_, .weights = expert_weights_, .experts = w.packed_experts,
+  if (w.packed_experts != nullptr) {
+    DSF_OK(packed_.experts(stream_, {.x = h_, .ids = expert_ids_, .weights = expert_weights_, .experts = w.packed_experts,
                                      .shared = w.has_shared ? w.packed_experts + shared_at : nullptr, .y = y_, .n_rows = static_cast<int>(n_), .k = static_cast<int>(k),
-                                     .dim = static_cast<int>(c.hidden_size), .inter = static_cast<int>(c.moe_intermediate_size), .limit = limit},
-                           shared_at, w.expert_bits);
-  return ops::moe_experts_cuda({.x = h_, .ids = expert_ids_, .weights = expert_weights_, .experts = w.experts, .shared = w.has_shared ? w.experts + shared_at : nullptr,
-                                .y = y_, .n_rows = n_, .dim = c.hidden_size, .k = k, .limit = limit}, weights_.max_expert_width, hidden_, raw(stream_));
+                                     .dim = static_cast<int>(c.hidden_size), .inter = static_cast<int>(weights_.share.own.expert.size()), .limit = limit},
+                           shared_at, w.expert_bits));
+  } else {
+    DSF_OK(ops::moe_experts_cuda({.x = h_, .ids = expert_ids_, .weights = expert_weights_, .experts = w.experts, .shared = w.has_shared ? w.experts + shared_at : nullptr,
+                                  .y = y_, .n_rows = n_, .dim = c.hidden_size, .k = k, .limit = limit}, weights_.max_expert_width, hidden_, raw(stream_)));
+  }
+  return sum_ranks(y_);
+}
+
+Result<void> CudaForward::head(const float* x, int64_t n_rows) {
+  const DeviceShare& s = weights_.share;
+  if (s.world == 1) return linear(x, weights_.head, logits_, n_rows);
+  const int64_t own = n_rows * s.vocab_width;
+  DSF_OK(linears(x, {{.l = &weights_.head, .y = gathered_ + s.rank * own, .y_stride = s.vocab_width}}, n_rows));
+  DSF_OK(options_.collective->all_gather(gathered_ + s.rank * own, gathered_, static_cast<size_t>(own) * sizeof(float), stream_));
+  ops::JoinColumnsArgs join{.parts = gathered_, .to = logits_, .n_rows = n_rows, .width = s.vocab_width, .total = config_.vocab_size, .world = s.world, .begin = {}};
+  for (int r = 0; r < s.world; ++r) join.begin[r] = s.vocab[static_cast<size_t>(r)].begin;
+  return ops::join_columns_cuda(join, raw(stream_));
+}
+
+Result<void> CudaForward::sum_ranks(float* values) {
+  if (weights_.share.world == 1) return {};
+  return options_.collective->all_reduce_sum(values, n_ * config_.hidden_size, comm::Element::kF32, stream_);
+}
+
+Result<void> CudaForward::wait() {
+  ++steps_;
+  return options_.collective != nullptr ? options_.collective->wait(stream_, steps_) : stream_.wait();
 }
 
 }  // namespace dsf::serve::cuda

@@ -17,4 +17,15 @@ Result<void> linear_mma_cuda(const LinearArgs& a, const HalfWeights& w, CudaStre
 // The second half of moe_route_cuda, from logits [n_rows, n_experts]; x and gate are not read.
 Result<void> moe_choose_cuda(const MoeRouteArgs& a, const float* logits, CudaStream stream);
 
+// Columns of several ranks side by side: to [n_rows, total] from parts [world][n_rows][width]; rank r holds the columns from begin[r] on.
+inline constexpr int kJoinRanks = 16;
+struct JoinColumnsArgs {
+  const float* parts = nullptr;
+  float* to = nullptr;
+  int64_t n_rows = 0, width = 0, total = 0;
+  int world = 1;
+  int64_t begin[kJoinRanks];
+};
+Result<void> join_columns_cuda(const JoinColumnsArgs& a, CudaStream stream);
+
 }  // namespace dsf::serve::ops

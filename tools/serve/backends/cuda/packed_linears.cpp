@@ -32,7 +32,7 @@ Needs needs_of(const model::Config& c, const DeviceModel& m, const gpu::Facts& d
   for (const DeviceLayer& layer : m.layers) {
     for (const auto& group : launch_groups(layer)) add_group(needs, group, device, max_rows);
     if (layer.expert_bits == 0) continue;
-    const int k = static_cast<int>(c.num_experts_per_tok), dim = static_cast<int>(c.hidden_size), inter = static_cast<int>(c.moe_intermediate_size);
+    const int k = static_cast<int>(c.num_experts_per_tok), dim = static_cast<int>(c.hidden_size), inter = static_cast<int>(m.share.own.expert.size());
     const int few = static_cast<int>(std::min<int64_t>(max_rows, ops::kExl3MoeRows));
     needs.grow(ops::exl3_moe_workspace_bytes(few, k, dim, inter), ops::exl3_moe_counters(few, k, dim, inter));
     if (max_rows > few) needs.grow(ops::exl3_moe_many_workspace_bytes(max_rows, k, static_cast<int>(c.n_routed_experts), dim, inter), 0);

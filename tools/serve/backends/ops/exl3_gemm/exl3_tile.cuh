@@ -34,7 +34,7 @@ __device__ inline void put_image(uint32_t* group, int t, const Split& row, int l
 }
 
 __device__ inline void mma_f16(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1) {
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
                : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
@@ -132,17 +132,25 @@ __device__ inline void half_block(const Tile& tile, const uint4* weights, const 
   uint32_t a[2][16];
   decode_quarter<2 * U>(tile.bits, weights, a[0], lane);
   decode_quarter<2 * U + 1>(tile.bits, weights, a[1], lane);
+  // Four groups at a time: eight products on accumulators of their own between two that add to the same one.
 #pragma unroll
   for (int pair = 0; pair < 2; ++pair) {
 #pragma unroll
-    for (int nb = 0; nb < NB; ++nb) {
-      if (nb >= tile.n_groups) break;
-      const uint4 b = *reinterpret_cast<const uint4*>(image + nb * kGroupWords + ((U * 2 + pair) * 32 + lane) * 4);
+    for (int first = 0; first < NB; first += 4) {
+      if (first >= tile.n_groups) break;
+      uint4 b[4];
 #pragma unroll
-      for (int t = 0; t < 2; ++t) {
-        const uint32_t* w = a[t] + 8 * pair;
-        mma_f16(acc[t][nb], w[0], w[1], w[2], w[3], b.x, b.z);
-        mma_f16(acc[t][nb], w[4], w[5], w[6], w[7], b.y, b.w);
+      for (int i = 0; i < 4; ++i) b[i] = *reinterpret_cast<const uint4*>(image + (first + i) * kGroupWords + ((U * 2 + pair) * 32 + lane) * 4);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+#pragma unroll
+          for (int t = 0; t < 2; ++t) {
+            const uint32_t* w = a[t] + 8 * pair + 4 * half;
+            mma_f16(acc[t][first + i], w[0], w[1], w[2], w[3], half == 0 ? b[i].x : b[i].y, half == 0 ? b[i].z : b[i].w);
+          }
+        }
       }
     }
   }

@@ -70,7 +70,7 @@ __device__ Query<Groups, Blocks> load_query(const IndexRowsArgs& a, int64_t row,
       const float inverse = __uint_as_float((254u - exponent) << 23);
       q.b[j][b][0] = bytes_of(low, 2 * inverse);
       q.b[j][b][1] = bytes_of(high, 2 * inverse);
-      if (t == 0) scales[b][j][g] = 0.25f * __uint_as_float(exponent << 23);
+      if (t == 0 && threadIdx.x < kWarp) scales[b][j][g] = 0.25f * __uint_as_float(exponent << 23);
     }
 #pragma unroll
     for (int i = 0; i < 2; ++i) q.weight[j][i] = a.weight[row * a.n_heads + 8 * j + 2 * t + i];

@@ -1,5 +1,5 @@
 // Dense linear with bf16 or fp16 weights on the tensor core, as exact as f32: both fit tf32, and an f32 activation is the exact sum of three tf32
-// values. A thread block of 8 warps takes 16 outputs and up to 8 * Tiles rows; the warps share the input, each adds its pieces of 32 in order, and
+// values. A thread block of 16 warps takes 16 outputs and up to 8 * Tiles rows; the warps share the input, each adds its pieces of 32 in order, and
 // their sums are added in the order of the warps: the order depends on the input width alone. Limit: weight bandwidth for few rows.
 #include <cuda_fp16.h>
 
@@ -9,11 +9,12 @@
 namespace dsf::serve::ops {
 namespace {
 
-constexpr int kWarps = 8, kThreads = kWarps * kWarp;
+constexpr int kWarps = 16, kThreads = kWarps * kWarp;
 constexpr int kOuts = 16, kPiece = 32;
+constexpr int kBatch = 5;  // pieces whose weights are asked for at once
 
 __device__ inline void mma_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
                : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
@@ -54,35 +55,45 @@ __global__ void __launch_bounds__(kThreads) linear_mma_kernel(LinearArgs a, cons
   float acc[Tiles][4] = {};
   const int64_t n_pieces = (a.in + kPiece - 1) / kPiece, begin = warp * n_pieces / kWarps, end = (warp + 1) * n_pieces / kWarps;
   const uint4 zero = make_uint4(0, 0, 0, 0);
-#pragma unroll 2
-  for (int64_t piece = begin; piece < end; ++piece) {
-    const int64_t k = piece * kPiece + 8 * q;
-    const bool inside = k < a.in;
-    uint32_t low[8], high[8];
-    unpack<Half>(inside ? __ldg(reinterpret_cast<const uint4*>(w0 + k)) : zero, low);
-    unpack<Half>(inside ? __ldg(reinterpret_cast<const uint4*>(w1 + k)) : zero, high);
+  for (int64_t batch = begin; batch < end; batch += kBatch) {
+    uint4 first[kBatch], second[kBatch];
 #pragma unroll
-    for (int t = 0; t < Tiles; ++t) {
-      const int64_t row = row0 + 8 * t + g;
-      if (row0 + 8 * t >= a.n_rows) break;
-      float x[8] = {};
-      if (inside && row < a.n_rows) {
-        const float4* from = reinterpret_cast<const float4*>(a.x + row * a.x_stride + k);
-        const float4 first = from[0], second = from[1];
-        x[0] = first.x, x[1] = first.y, x[2] = first.z, x[3] = first.w, x[4] = second.x, x[5] = second.y, x[6] = second.z, x[7] = second.w;
-      }
-      float piece_sum[4] = {};  // the tensor core's additions truncate: only twelve of them in a row
+    for (int i = 0; i < kBatch; ++i) {
+      const int64_t k = (batch + i) * kPiece + 8 * q;
+      const bool inside = batch + i < end && k < a.in;
+      first[i] = inside ? __ldg(reinterpret_cast<const uint4*>(w0 + k)) : zero;
+      second[i] = inside ? __ldg(reinterpret_cast<const uint4*>(w1 + k)) : zero;
+    }
 #pragma unroll
-      for (int part = 0; part < 3; ++part) {
+    for (int i = 0; i < kBatch; ++i) {
+      if (batch + i >= end) break;
+      const int64_t k = (batch + i) * kPiece + 8 * q;
+      uint32_t low[8], high[8];
+      unpack<Half>(first[i], low);
+      unpack<Half>(second[i], high);
 #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          const uint32_t w[4] = {low[2 * j], high[2 * j], low[2 * j + 1], high[2 * j + 1]};
-          const uint32_t b0 = take_tf32(x[2 * j]), b1 = take_tf32(x[2 * j + 1]);
-          mma_tf32(piece_sum, w, b0, b1);
+      for (int t = 0; t < Tiles; ++t) {
+        if (row0 + 8 * t >= a.n_rows) break;
+        const int64_t row = row0 + 8 * t + g;
+        float x[8] = {};
+        if (k < a.in && row < a.n_rows) {
+          const float4* from = reinterpret_cast<const float4*>(a.x + row * a.x_stride + k);
+          const float4 v = from[0], w = from[1];
+          x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w, x[4] = w.x, x[5] = w.y, x[6] = w.z, x[7] = w.w;
         }
-      }
+        float sums[3][4] = {};  // of the three parts: the tensor core's additions truncate, so only four of them in a row
 #pragma unroll
-      for (int i = 0; i < 4; ++i) acc[t][i] += piece_sum[i];
+        for (int part = 0; part < 3; ++part) {
+#pragma unroll
+          for (int j = 0; j < 4; ++j) {
+            const uint32_t w[4] = {low[2 * j], high[2 * j], low[2 * j + 1], high[2 * j + 1]};
+            const uint32_t b0 = take_tf32(x[2 * j]), b1 = take_tf32(x[2 * j + 1]);
+            mma_tf32(sums[part], w, b0, b1);
+          }
+        }
+#pragma unroll
+        for (int c = 0; c < 4; ++c) acc[t][c] += sums[0][c] + (sums[1][c] + sums[2][c]);
+      }
     }
   }
   // acc[t]: (output g, rows 2q and 2q + 1), (output g + 8, the same rows).

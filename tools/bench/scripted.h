@@ -1,6 +1,6 @@
 #pragma once
 // A scripted OpenAI-like server: it plays chunks at known times over real HTTP, so that a benchmark client can be judged against what
-// was sent. Library for tests, and the developer tool dsf-scripted-server.
+// was sent (bench.md 8). Behind `dsf-bench mock` and `dsf-bench selftest`, and every test of the client.
 //
 // A Script says how one request is answered; a Scenario chooses the script from the request and its number. The time of a chunk counts
 // from the arrival of the complete request. The server logs when each chunk was really written, on the same monotonic clock.
@@ -15,7 +15,7 @@
 #include "dsf/http/server.h"
 #include "dsf/json/json.h"
 
-namespace dsf::test {
+namespace dsf::bench {
 
 struct Chunk {
   enum class What { kBytes, kReset, kClose };
@@ -49,6 +49,7 @@ struct StreamShape {
   bool usage_on_finish = false; // on the finish event instead of an event of its own
   bool continuous_usage = false, token_ids = false;
   bool crlf = false, byte_by_byte = false;
+  int events_per_write = 1;     // that many events leave together, at the time of the last one: a server that flushes late
   double comment_every_ms = 0;  // keep-alive comments until the first token
   int stop_after = 0;           // finish "stop" after so many tokens; 0: "length" at n_tokens
   int break_after_event = 0;    // reset after so many token events; 0: never
@@ -61,6 +62,9 @@ struct StreamShape {
 Script make_script(const StreamShape& shape);
 // Members as StreamShape names them; unknown ones are kUsage.
 Result<StreamShape> shape_from_json(const json::Value& value, std::string_view subject);
+// A list of scripts, one a request, in turn; a script is a list of chunks {"at_ms": 5, "bytes": TEXT} or {"at_ms": 5, "json": OBJECT} (an event) or
+// {"at_ms": 5, "end": "reset" or "close"}. A list of chunks alone is one script for every request. Errors: kUsage.
+Result<std::vector<Script>> scripts_from_json(const json::Value& value, std::string_view subject);
 
 // One played request, for comparison with what a client measured. Times are monotonic nanoseconds.
 struct Played {
@@ -98,4 +102,4 @@ class ScriptedServer {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace dsf::test
+}  // namespace dsf::bench

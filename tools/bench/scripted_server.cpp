@@ -6,9 +6,9 @@
 #include <set>
 
 #include "dsf/base/time.h"
-#include "dsf/test/scripted.h"
+#include "tools/bench/scripted.h"
 
-namespace dsf::test {
+namespace dsf::bench {
 namespace {
 
 using json::Value;
@@ -18,6 +18,8 @@ void sleep_until(int64_t ns) {
   while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, nullptr) == EINTR) {
   }
 }
+
+constexpr int64_t kLongSleepNs = 100'000'000;  // longer ones look at the end of the server in between
 
 void send_json(http::ResponseWriter& out, int status, const Value& body) { out.send(status, {{"Content-Type", "application/json"}}, json::dump(body)); }
 
@@ -48,6 +50,7 @@ struct ScriptedServer::State {
   std::vector<Played> log;          // guarded by mutex
   std::set<std::string> seen;       // prompts, guarded by mutex
   std::atomic<int> index{0}, running{0};
+  std::atomic<bool> stopping{false};
   std::atomic<int64_t> cache_queries{0}, cache_hits{0};
   std::unique_ptr<http::Server> server;  // last: its threads use the rest
 
@@ -115,7 +118,15 @@ struct ScriptedServer::State {
     if (!seen.insert(prompt).second) cache_hits += static_cast<int64_t>(prompt.size());
   }
 
-  static Played play(const Script& script, http::ResponseWriter& out, int64_t arrived_ns) {
+  // False when the server ends before that time.
+  bool wait_until(int64_t ns) const {
+    for (int64_t now = monotonic_ns(); ns - now > kLongSleepNs && !stopping; now = monotonic_ns()) sleep_until(now + kLongSleepNs / 2);
+    if (stopping) return false;
+    if (ns > monotonic_ns()) sleep_until(ns);
+    return true;
+  }
+
+  Played play(const Script& script, http::ResponseWriter& out, int64_t arrived_ns) {
     Played played;
     played.arrived_ns = arrived_ns;
     sleep_until(arrived_ns + static_cast<int64_t>(script.response_delay_ms * 1e6));
@@ -128,7 +139,10 @@ struct ScriptedServer::State {
     out.begin(200, script.headers);
     for (const auto& chunk : script.chunks) {
       const int64_t due = arrived_ns + static_cast<int64_t>(chunk.at_ms * 1e6);
-      if (due > monotonic_ns()) sleep_until(due);
+      if (!wait_until(due)) {
+        out.abort(true);
+        return played;
+      }
       if (chunk.what != Chunk::What::kBytes) {
         out.abort(chunk.what == Chunk::What::kReset);
         return played;
@@ -153,7 +167,10 @@ struct ScriptedServer::State {
 };
 
 ScriptedServer::ScriptedServer(std::unique_ptr<State> state) : state_(std::move(state)) {}
-ScriptedServer::~ScriptedServer() { state_->server->stop(); }
+ScriptedServer::~ScriptedServer() {
+  state_->stopping = true;
+  state_->server->stop();
+}
 
 Result<std::unique_ptr<ScriptedServer>> ScriptedServer::start(ScriptedOptions options, Scenario scenario) {
   auto state = std::make_unique<State>();
@@ -179,4 +196,4 @@ void ScriptedServer::clear_played() {
   state_->log.clear();
 }
 
-}  // namespace dsf::test
+}  // namespace dsf::bench

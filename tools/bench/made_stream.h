@@ -1,5 +1,6 @@
 #pragma once
-// Made streams for the tests: the event streams of bench.md section 8, and any bytes cut into any reads.
+// Made streams: the event streams of bench.md section 8, and any bytes cut into any reads. For the selftest and the unit tests: what a server
+// would send, without a server. Pure functions, any thread.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -8,7 +9,7 @@
 #include "tools/bench/capture.h"
 #include "tools/bench/events.h"
 
-namespace dsf::bench::test {
+namespace dsf::bench::made {
 
 struct Piece {
   double at_ms;
@@ -30,6 +31,10 @@ Capture capture_of(const std::vector<Piece>& pieces, double release_ms = 0);
 // The same bytes and the given read sizes (the last one takes the rest); read i happens at i ms.
 Capture capture_split(std::string_view bytes, const std::vector<size_t>& sizes);
 Request request_of(const Capture& capture, int64_t max_tokens);
+// Everything of a record that must not depend on how its bytes were cut into reads, as text.
+std::string facts(const Request& r, bool with_comments = true);
+// Every occurrence of from, replaced.
+std::string replaced(std::string text, std::string_view from, std::string_view to);
 
 // Vector A: reasoning, then content, with drafts.
 std::vector<Piece> vector_a(bool with_ids = true);
@@ -42,4 +47,4 @@ struct Token {
 };
 Request tokens_only(double release_ms, const std::vector<Token>& tokens, int prompt, bool known_weights = true);
 
-}  // namespace dsf::bench::test
+}  // namespace dsf::bench::made

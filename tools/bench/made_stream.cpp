@@ -1,8 +1,8 @@
-#include "tests/unit/bench/streams.h"
+#include "tools/bench/made_stream.h"
 
 #include "dsf/json/json.h"
 
-namespace dsf::bench::test {
+namespace dsf::bench::made {
 namespace {
 
 std::string token_event(std::string_view field, std::string_view text, int tokens, bool with_ids) {
@@ -64,6 +64,22 @@ Request request_of(const Capture& capture, int64_t max_tokens) {
   return r;
 }
 
+std::string facts(const Request& r, bool with_comments) {
+  json::Array events;
+  for (const auto& e : r.events) {
+    if (with_comments || e.kind != EventKind::kComment) events.push_back(json::Array{name_of(e.kind), e.chars, e.tok ? json::Value(*e.tok) : json::Value()});
+  }
+  json::Value whole = to_json(r, "");
+  json::Value out = json::Object{{"events", std::move(events)}};
+  for (const char* key : {"status", "first_token_source", "weight_source", "token_count_source", "n_tokens", "counts", "output", "server_ext"}) out.set(key, *whole.find(key));
+  return json::dump(out);
+}
+
+std::string replaced(std::string text, std::string_view from, std::string_view to) {
+  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) text.replace(at, from.size(), to);
+  return text;
+}
+
 std::vector<Piece> vector_a(bool with_ids) {
   return {{120, role_event()},
           {500, reasoning_event("One", 1, with_ids)},
@@ -101,4 +117,4 @@ Request tokens_only(double release_ms, const std::vector<Token>& tokens, int pro
   return r;
 }
 
-}  // namespace dsf::bench::test
+}  // namespace dsf::bench::made

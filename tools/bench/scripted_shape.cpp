@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include "dsf/test/scripted.h"
+#include "tools/bench/scripted.h"
 
-namespace dsf::test {
+namespace dsf::bench {
 namespace {
 
 using json::Value;
@@ -34,10 +34,21 @@ class Writer {
       if (sent_ < total_) t += shape_.gap_ms;
     }
     finish(t);
+    if (shape_.events_per_write > 1) coalesce(static_cast<size_t>(shape_.events_per_write));
     return std::move(script_);
   }
 
  private:
+  void coalesce(size_t n) {
+    std::vector<Chunk> out;
+    for (size_t i = 0; i < script_.chunks.size(); ++i) {
+      if (i % n == 0) out.push_back(std::move(script_.chunks[i]));
+      else out.back().bytes += script_.chunks[i].bytes;
+      out.back().at_ms = script_.chunks[i].at_ms;
+    }
+    script_.chunks = std::move(out);
+  }
+
   int count_events() const {
     const int after = std::max(0, total_ - shape_.first_event_tokens);
     return 1 + (after + shape_.tokens_per_event - 1) / shape_.tokens_per_event;
@@ -138,7 +149,8 @@ constexpr IntMember kInts[] = {{"n_tokens", &StreamShape::n_tokens}, {"tokens_pe
                                {"tool_events", &StreamShape::tool_events}, {"prompt_tokens", &StreamShape::prompt_tokens},
                                {"cached_tokens", &StreamShape::cached_tokens}, {"usage_error", &StreamShape::usage_error},
                                {"stop_after", &StreamShape::stop_after}, {"break_after_event", &StreamShape::break_after_event},
-                               {"stall_after_event", &StreamShape::stall_after_event}, {"error_after_event", &StreamShape::error_after_event}};
+                               {"stall_after_event", &StreamShape::stall_after_event}, {"error_after_event", &StreamShape::error_after_event},
+                               {"events_per_write", &StreamShape::events_per_write}};
 constexpr DoubleMember kDoubles[] = {{"first_ms", &StreamShape::first_ms}, {"gap_ms", &StreamShape::gap_ms}, {"role_ms", &StreamShape::role_ms},
                                      {"comment_every_ms", &StreamShape::comment_every_ms}, {"stall_ms", &StreamShape::stall_ms}};
 constexpr BoolMember kBools[] = {{"usage", &StreamShape::usage}, {"usage_on_finish", &StreamShape::usage_on_finish},
@@ -171,8 +183,8 @@ Result<StreamShape> shape_from_json(const Value& value, std::string_view subject
       return at.fail("no such member of a stream shape");
     }
   }
-  if (out.tokens_per_event < 1 || out.first_event_tokens < 1 || out.n_tokens < 1) return root.fail("token numbers start at 1");
+  if (out.tokens_per_event < 1 || out.first_event_tokens < 1 || out.n_tokens < 1 || out.events_per_write < 1) return root.fail("token numbers start at 1");
   return out;
 }
 
-}  // namespace dsf::test
+}  // namespace dsf::bench
