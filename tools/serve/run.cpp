@@ -86,6 +86,10 @@ Result<void> canary(EngineLoop& loop, const tokenizer::ControlIds& ids) {
 Result<std::unique_ptr<Engine>> open_rank(const ServePlan& plan, comm::Communicator* comm) {
   EngineRequest request = plan.engine;
   request.comm = comm;
+  if (plan.cluster.ranks_in_process > 1) {  // a GPU each; instantiating a graph may wait for the other GPU, which waits for this one
+    request.device += comm->rank();
+    request.graphs = false;
+  }
   if (comm == nullptr || comm->rank() == 0) request.note = log_notes;
   return open_engine(request);
 }
