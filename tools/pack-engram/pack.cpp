@@ -1,5 +1,6 @@
 #include "tools/pack-engram/pack.h"
 
+#include <algorithm>
 #include <array>
 #include <future>
 
@@ -82,7 +83,10 @@ Result<void> remove_leftovers(const std::filesystem::path& dir, bool force) {
   for (const std::string& f : files) {
     if (!f.starts_with(".engram-") || f.find('/') != std::string::npos) continue;
     const bool resumable = f.ends_with(".part") || f.ends_with(".journal");
-    if (f.ends_with(".tmp") || (force && resumable)) DSF_OK(io::remove_file(dir / f));
+    // A kill between the rename and the journal's end leaves the journal of a file that is complete.
+    const std::string part = f.substr(0, f.rfind('.')) + ".part";
+    const bool spent = f.ends_with(".journal") && std::find(files.begin(), files.end(), part) == files.end();
+    if (f.ends_with(".tmp") || spent || (force && resumable)) DSF_OK(io::remove_file(dir / f));
   }
   return {};
 }

@@ -1,5 +1,7 @@
 #include "tools/serve/options.h"
 
+#include <cstdlib>
+
 #include "dsf/base/numeric.h"
 #include "dsf/cli/version.h"
 #include "dsf/io/file.h"
@@ -74,6 +76,27 @@ Result<ServiceOptions> make_service_options(const RawOptions& raw) {
   return out;
 }
 
+Result<ClusterPlan> make_cluster_plan(const RawOptions& raw) {
+  ClusterPlan out;
+  comm::MembershipFlags flags;
+  if (raw.rank >= 0) flags.rank = static_cast<int>(raw.rank);
+  if (raw.world_size > 0) flags.world = static_cast<int>(raw.world_size);
+  flags.rendezvous = raw.rendezvous;
+  DSF_TRY(out.membership, comm::find_membership(flags, [](const char* name) -> std::optional<std::string> {
+            const char* value = std::getenv(name);
+            return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
+          }));
+  out.ranks_in_process = static_cast<int>(raw.ranks_in_process);
+  if (out.ranks_in_process > 1 && out.membership.world > 1)
+    return fail(Code::kUsage, "--ranks-in-process", "does not go with several processes",
+                "leave it out, or start one process without --world-size");
+  if (raw.speculative > 0 && (out.ranks_in_process > 1 || out.membership.world > 1))
+    return fail(Code::kUsage, "--speculative", "works on one rank only", "leave it out");
+  out.step_timeout_us = raw.step_timeout_us;
+  out.join_timeout_us = raw.join_timeout_us;
+  return out;
+}
+
 }  // namespace
 
 cli::ToolInfo tool_info() {
@@ -90,7 +113,7 @@ void add_flags(cli::Command& command, RawOptions& raw) {
   command.group("Model").option("--model", raw.model, "checkpoint folder: config.json, tokenizer.json, shards", "DIR");
   command.option("--engram", raw.engram, "folder of dsf-pack-engram; without it the checkpoint's own tables", "DIR");
   command.choice("--backend", raw.backend, backend_names(), "what computes");
-  command.option("--device", raw.device, "number of the GPU", 0, 255);
+  command.option("--device", raw.device, "number of the GPU; else LOCAL_RANK, or 0", 0, 255);
   command.choice("--load-format", raw.load_format, {"checkpoint", "dummy"}, "dummy: random weights, only config.json is read");
   command.option("--dummy-experts", raw.dummy_experts, "with dummy weights: experts of a layer; 0 is the model's", 0, 1 << 20);
   command.option("--max-model-len", raw.max_model_len, "positions of one request; 0 is the model's limit", 0,
@@ -99,6 +122,12 @@ void add_flags(cli::Command& command, RawOptions& raw) {
   command.option("--prefill-chunk", raw.prefill_chunk, "most tokens of one step", 1, 65536);
   command.flag("--no-graphs", raw.no_graphs, "cuda: launch every kernel of every step, for the same result");
   command.option("--speculative", raw.speculative, "drafts verified in a step, with the same reply; 0 is none", 0, 16);
+  command.group("Ranks").option("--rank", raw.rank, "this process's number; else RANK and the like", 0, 1023);
+  command.option("--world-size", raw.world_size, "processes that share the model; else WORLD_SIZE", 1, 1024);
+  command.option("--rendezvous", raw.rendezvous, "where rank 0 awaits the others; else MASTER_ADDR", "HOST:PORT");
+  command.option("--ranks-in-process", raw.ranks_in_process, "ranks as threads of this process", 1, 64);
+  command.duration("--step-timeout", raw.step_timeout_us, "longest wait for another rank in a step");
+  command.duration("--join-timeout", raw.join_timeout_us, "longest wait for the other ranks at start");
   command.group("HTTP").option("--host", raw.host, "address to listen on", "HOST");
   command.option("--port", raw.port, "port; 0 is any free one", 0, 65535);
   command.option("--port-file", raw.port_file, "gets the port once ready", "FILE");
@@ -142,7 +171,6 @@ Result<ServePlan> make_plan(const RawOptions& raw) {
   plan.loop.prefill_chunk = raw.prefill_chunk;
   plan.loop.speculative = raw.speculative;
   plan.engine.backend = raw.backend;
-  plan.engine.device = static_cast<int>(raw.device);
   plan.engine.model_dir = plan.model_dir;
   plan.engine.engram_dir = plan.engram_dir;
   plan.engine.max_model_len = raw.max_model_len;
@@ -156,6 +184,8 @@ Result<ServePlan> make_plan(const RawOptions& raw) {
   if (raw.dummy_experts != 0 && !plan.engine.dummy)
     return fail(Code::kUsage, "--dummy-experts", "means nothing without --load-format dummy", "leave it out");
   plan.drain_timeout_us = raw.drain_timeout_us;
+  DSF_TRY(plan.cluster, make_cluster_plan(raw));
+  plan.engine.device = raw.device >= 0 ? static_cast<int>(raw.device) : plan.cluster.membership.local_rank;
   plan.request_log = raw.request_log;
   DSF_TRY(plan.service, make_service_options(raw));
   return plan;

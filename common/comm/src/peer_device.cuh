@@ -67,19 +67,26 @@ __device__ inline void give_up(const Args& a, Fault fault, int peer, uint32_t se
   host->fault = static_cast<uint32_t>(fault);
 }
 
-// Asked now and then by a wait; start_ns belongs to it and begins as 0. False when the wait is over.
-__device__ inline bool go_on(const Args& a, int peer, uint32_t sequence, uint32_t seen_sequence, uint64_t& start_ns) {
+inline constexpr uint32_t kPollsBetweenLooks = 64, kPollsBetweenHostLooks = 512;
+
+// The sequence of the exchange after this one. Never 0, which is what memory nobody wrote holds; parities alternate.
+__device__ inline uint32_t next_sequence(uint32_t sequence) { return sequence == 0xffffffffu ? 2 : sequence + 1; }
+
+// Asked every kPollsBetweenLooks polls of a wait; start_ns belongs to it and begins as 0. False when the wait is over.
+// The abort word lies in host memory: thousands of threads that read it all the time would queue there and come back
+// long after their data. One lane of a warp looks, now and then; the others see the poison that it leaves.
+__device__ inline bool go_on(const Args& a, int peer, uint32_t sequence, uint32_t seen_sequence, uint32_t polls,
+                             uint64_t& start_ns) {
   uint64_t now;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
   if (start_ns == 0) start_ns = now;
   if (poisoned(a)) return false;
   const bool late = now > start_ns && now - start_ns > a.timeout_ns;
-  if (!late && *reinterpret_cast<volatile uint32_t*>(&a.host->abort) == 0) return true;
+  const bool looks = polls % kPollsBetweenHostLooks == 0 && (threadIdx.x & 31u) == __ffs(__activemask()) - 1u;
+  if (!late && !(looks && *reinterpret_cast<volatile uint32_t*>(&a.host->abort) != 0)) return true;
   give_up(a, late ? Fault::kTimeout : Fault::kAborted, peer, sequence, seen_sequence, 0);
   return false;
 }
-
-inline constexpr uint32_t kPollsBetweenLooks = 64;
 
 // True once peer's flag of this exchange is up.
 __device__ inline bool await(const Args& a, uint32_t parity, int peer, uint32_t sequence) {
@@ -94,7 +101,7 @@ __device__ inline bool await(const Args& a, uint32_t parity, int peer, uint32_t 
       give_up(a, Fault::kDivergence, peer, sequence, seen_sequence, seen_signature);
       return false;
     }
-    if (polls % kPollsBetweenLooks == 0 && !go_on(a, peer, sequence, seen_sequence, start_ns)) return false;
+    if (polls % kPollsBetweenLooks == 0 && !go_on(a, peer, sequence, seen_sequence, polls, start_ns)) return false;
   }
 }
 
@@ -105,7 +112,7 @@ __device__ inline bool take(const Args& a, const uint4* at, int peer, uint32_t s
     const uint4 seen = load_pack(at);
     v = {seen.x, seen.z};
     if (seen.y == sequence && seen.w == sequence) return true;
-    if (polls % kPollsBetweenLooks == 0 && !go_on(a, peer, sequence, seen.y, start_ns)) return false;
+    if (polls % kPollsBetweenLooks == 0 && !go_on(a, peer, sequence, seen.y, polls, start_ns)) return false;
   }
 }
 

@@ -39,7 +39,8 @@ __global__ void __launch_bounds__(kThreads) exchange_large(const Args a, const u
   const int64_t last = min(packs, (blockIdx.x + 1) * run);
   for (int64_t first = blockIdx.x * run; first < last; first += kChunkPacks) {
     const int64_t n = min(kChunkPacks, last - first);
-    const uint32_t parity = ++sequence & 1;
+    sequence = next_sequence(sequence);
+    const uint32_t parity = sequence & 1;
     for (int64_t i = threadIdx.x; i < n; i += kThreads) {
       const uint4 v = in[first + i];
       for (int p = 0; p < a.world; ++p)
@@ -110,7 +111,7 @@ __global__ void __launch_bounds__(kThreads) exchange_small(const Args a, const u
   const int64_t run = (units + gridDim.x - 1) / gridDim.x, first = blockIdx.x * run, n = min(run, units - first);
   const bool one = t < n, two = t + kThreads < n;
   const uint2 v = one ? in[first + t] : uint2{}, w = two ? in[first + t + kThreads] : uint2{};
-  const uint32_t sequence = a.sequence[blockIdx.x] + 1, parity = sequence & 1;
+  const uint32_t sequence = next_sequence(a.sequence[blockIdx.x]), parity = sequence & 1;
   const bool fine = !poisoned(a);
   __syncthreads();  // every thread has read the sequence before the first one raises it
   if (!fine) return;

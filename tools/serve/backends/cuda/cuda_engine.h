@@ -66,6 +66,9 @@ class CudaEngine final : public Engine {
   // max_model_len.
   Result<void> pretend(SessionId session, int64_t length);
 
+  // Keeps the collective that the options borrowed for as long as the engine lives.
+  void keep(std::unique_ptr<comm::DeviceCollective> collective) { collective_ = std::move(collective); }
+
   Trace& trace() { return forward_->trace; }
   const CudaForward& forward() const { return *forward_; }
   const LoadReport& load_report() const { return weights_.report(); }
@@ -84,6 +87,7 @@ class CudaEngine final : public Engine {
   void start_engram(std::span<const StepItem> items);
   Result<void> finish_choices(std::span<const StepItem> items, int64_t n_host, std::vector<int32_t>& chosen);
 
+  std::unique_ptr<comm::DeviceCollective> collective_;  // first, so that graphs that use it go before it; may be empty
   model::Config config_;
   EngineLimits limits_;
   gpu::Facts device_;

@@ -25,6 +25,7 @@ Result<std::unique_ptr<Engine>> open_cpu(const EngineRequest& r) {
   o.threads = r.threads;
   o.fake_quant = r.fake_quant;
   o.draft = r.draft;
+  o.comm = r.comm;
   return open_cpu_engine(std::move(o));
 }
 
@@ -36,8 +37,20 @@ std::string with_unit(double value, const char* unit) {
   return text;
 }
 
+// Peer access where every rank can be reached, NCCL otherwise: all ranks see the same.
+Result<std::unique_ptr<comm::DeviceCollective>> open_collective(const EngineRequest& r) {
+  if (r.comm == nullptr) return std::unique_ptr<comm::DeviceCollective>();
+  DSF_OK(gpu::open(r.device));
+  auto peer = comm::open_peer_collective(*r.comm);
+  return peer || peer.error().cls != "no_peer" ? std::move(peer) : comm::open_nccl_collective(*r.comm);
+}
+
 Result<std::unique_ptr<Engine>> open_cuda(const EngineRequest& r) {
+  DSF_TRY(std::unique_ptr<comm::DeviceCollective> collective, open_collective(r));
   cuda::CudaEngineOptions o;
+  o.collective = collective.get();
+  if (r.comm != nullptr) o.rank = r.comm->rank(), o.world = r.comm->world();
+  if (r.note && collective) r.note("collective", {{"transport", collective->name()}});
   o.model_dir = r.model_dir;
   o.engram_dir = r.engram_dir;
   o.max_model_len = r.max_model_len;
@@ -55,6 +68,7 @@ Result<std::unique_ptr<Engine>> open_cuda(const EngineRequest& r) {
                              {"reserve", format_bytes(m.reserve)}, {"total", format_bytes(m.total())}, {"free", format_bytes(m.available)}});
     };
   DSF_TRY(std::unique_ptr<cuda::CudaEngine> engine, cuda::CudaEngine::open(std::move(o)));
+  engine->keep(std::move(collective));
   const cuda::LoadReport& report = engine->load_report();
   if (r.note && report.bytes != 0)
     r.note("weights loaded", {{"bytes", format_bytes(report.bytes)}, {"time", with_unit(report.seconds, "s")},

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "dsf/comm/collective.h"
 #include "tools/serve/engine/engine.h"
 
 namespace dsf::serve {
@@ -28,6 +29,7 @@ struct EngineRequest {
   bool fake_quant = true;
   bool draft = false;                      // the drafter too, where checkpoint and backend have one
   int device = 0;                          // cuda
+  comm::Communicator* comm = nullptr;      // of this engine's rank, borrowed; nullptr: one rank has the whole model
   bool graphs = true;                      // cuda: capture and replay steps of few rows
   bool dummy = false;                      // cuda: random weights, no files but config.json
   int64_t dummy_experts = 0;               // with dummy: routed experts; 0 keeps the configuration's
