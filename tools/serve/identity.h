@@ -15,4 +15,8 @@ namespace dsf::serve {
 // left out, never guessed. Errors: kLocal, kMissing.
 Result<std::vector<std::pair<std::string, std::string>>> checkpoint_identity(const std::filesystem::path& model_dir);
 
+// Loading looks at headers, shapes and scales; damaged weights load like any others. A sentence for the log when there
+// are shards that neither dsf-verify nor dsf-fetch has hashed since they last changed; else empty.
+std::string unproven_weights(const std::filesystem::path& model_dir);
+
 }  // namespace dsf::serve

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "dsf/model/router.h"
+#include "dsf/model/tensor_table.h"
 #include "tools/serve/engine/weight_reader.h"
 
 namespace dsf::serve {
@@ -128,6 +129,7 @@ Result<DraftWeights> load_draft(const WeightReader& r, const Config& c) {
 }  // namespace
 
 Result<ModelWeights> load_weights(const Config& config, const safetensors::Checkpoint& checkpoint, bool with_draft) {
+  DSF_OK(model::require_loadable(config, checkpoint));
   const WeightReader r(checkpoint);
   const std::vector<model::LayerRole> roles = model::layer_roles(config);
   ModelWeights m;
