@@ -29,6 +29,7 @@ class DeviceArray {
   explicit DeviceArray(size_t n) : n_(n) {
     DSF_REQUIRE_CUDA(cudaMalloc(&p_, std::max<size_t>(n, 1) * sizeof(T)));
     DSF_REQUIRE_CUDA(cudaMemset(p_, 0xff, n * sizeof(T)));  // NaN for floats: an output nobody wrote shows
+    DSF_REQUIRE_CUDA(cudaDeviceSynchronize());              // streams of the library do not wait for the default stream
   }
   explicit DeviceArray(const std::vector<T>& host) : DeviceArray(host.size()) {
     if (!host.empty()) DSF_REQUIRE_CUDA(cudaMemcpy(p_, host.data(), n_ * sizeof(T), cudaMemcpyHostToDevice));

@@ -30,10 +30,41 @@ struct Golden {
   }
 };
 
-std::unique_ptr<cuda::CudaEngine> open_cuda(bool fake_quant, int64_t max_step = 128) {
-  auto e = cuda::CudaEngine::open({.model_dir = tiny(), .engram_dir = {}, .token_map = {}, .config = {}, .max_model_len = 256, .max_step_tokens = max_step, .max_sessions = 8, .device = 0, .fake_quant = fake_quant});
+std::unique_ptr<cuda::CudaEngine> open_cuda(cuda::CudaEngineOptions o) {
+  o.model_dir = tiny();
+  if (o.max_model_len == 0) o.max_model_len = 256;
+  o.max_step_tokens = 128;
+  auto e = cuda::CudaEngine::open(std::move(o));
   REQUIRE_MESSAGE(e, e.error().line());
   return std::move(*e);
+}
+
+std::unique_ptr<cuda::CudaEngine> open_cuda(bool fake_quant) {
+  cuda::CudaEngineOptions o;
+  o.fake_quant = fake_quant;
+  return open_cuda(std::move(o));
+}
+
+// Eight sessions of different lengths, then rounds in which a varying number of them decode together: every logit of the rounds.
+std::vector<float> decode_rounds(Engine& engine, std::span<const int32_t> tokens, size_t rounds) {
+  std::vector<SessionId> sessions;
+  std::vector<size_t> at;
+  for (size_t i = 0; i < 8; ++i) {
+    sessions.push_back(engine.open().value());
+    at.push_back(5 + 7 * i);
+    const StepItem item{.session = sessions.back(), .tokens = tokens.first(at.back())};
+    REQUIRE(engine.step({&item, 1}));
+  }
+  std::vector<float> out;
+  for (size_t round = 0; round < rounds; ++round) {
+    std::vector<StepItem> items;
+    for (size_t i = 0; i <= round % 8; ++i) items.push_back({.session = sessions[i], .tokens = tokens.subspan(at[i]++, 1)});
+    const auto step = engine.step(items);
+    REQUIRE_MESSAGE(step, step.error().line());
+    out.insert(out.end(), step->logits.begin(), step->logits.end());
+  }
+  for (const SessionId s : sessions) engine.close(s);
+  return out;
 }
 
 // Logits of every position: the prompt in chunks, then the continuation one by one.
@@ -144,4 +175,87 @@ TEST_CASE("with cache fake quantisation every layer agrees when the oracle's str
   const std::vector<float> got = all_logits(*engine, tokens, tokens.size(), 128);
   MESSAGE("largest relative distance of a sub-layer " << largest << ", selected ids different " << different << " of " << compared << ", logits " << worst(got, want));
   CHECK(different <= compared / 500);
+}
+
+TEST_CASE("captured steps give the bits of launched ones, packed caches those of f32 caches, and a warm step allocates nothing") {
+  NEED("graphs and caches on the device");
+  const Golden golden;
+  const std::vector<int32_t> tokens = golden.ids("prompt2.input_ids");
+  const auto engine = open_cuda(true);
+  const std::vector<float> captured = decode_rounds(*engine, tokens, 24);
+  CHECK(engine->forward().graphs().count() == 8 * 3);  // stages of a step: two Engram tables
+  CHECK(decode_rounds(*engine, tokens, 24) == captured);
+  const int64_t allocations = gpu::allocation_count();
+  CHECK(decode_rounds(*engine, tokens, 24) == captured);
+  CHECK(gpu::allocation_count() == allocations);
+  MESSAGE(engine->forward().graphs().count() << " graphs, " << engine->forward().graphs().bytes() << " bytes; caches " << engine->forward().cache_bytes() << " bytes, "
+                                             << engine->forward().cache_bytes_per_token() << " a token; workspace " << engine->forward().workspace_bytes() << " bytes");
+  cuda::CudaEngineOptions o;
+  o.graphs = false;
+  const auto launched = open_cuda(o);
+  CHECK(decode_rounds(*launched, tokens, 24) == captured);
+  CHECK(launched->forward().graphs().count() == 0);
+  o.f32_caches = true;
+  const auto wide = open_cuda(o);
+  CHECK(decode_rounds(*wide, tokens, 24) == captured);
+  CHECK(wide->forward().cache_bytes_per_token() > 4 * engine->forward().cache_bytes_per_token());
+}
+
+TEST_CASE("a million positions allocate and decode") {
+  NEED("1M positions on the device");
+  const Golden golden;
+  const std::vector<int32_t> tokens = golden.ids("prompt1.input_ids");
+  cuda::CudaEngineOptions o;
+  o.max_model_len = int64_t{1} << 20;
+  o.max_sessions = 2;
+  const auto engine = open_cuda(o), small = open_cuda(true);
+  CHECK(all_logits(*engine, tokens, tokens.size() / 2, 16) == all_logits(*small, tokens, tokens.size() / 2, 16));
+  MESSAGE("caches of two sessions of 1M positions: " << engine->forward().cache_bytes() << " bytes");
+}
+
+TEST_CASE("tokens chosen on the device are those its logits give, one and several a session, beside logits for the host") {
+  NEED("choices on the device");
+  const Golden golden;
+  const std::vector<int32_t> tokens = golden.ids("prompt2.input_ids");
+  const auto engine = open_cuda(true);
+  const auto width = static_cast<size_t>(engine->config().vocab_size);
+  Chooser chooser;
+  const std::vector<ChoiceParams> params{{.temperature = 0, .position = 9}, {.temperature = 1, .seed = 5, .position = 9}, {.temperature = 1, .top_p = 0.8, .seed = 6, .position = 9},
+                                         {.temperature = 0.7, .top_p = 0.95, .min_p = 0.02, .top_k = 50, .seed = 7, .position = 9}};
+  for (int round = 0; round < 3; ++round) {  // as it is, captured, replayed
+    std::vector<StepItem> items;
+    for (const ChoiceParams& p : params) items.push_back({.session = engine->open().value(), .tokens = std::span(tokens).first(5), .want_all_logits = false, .want_logits = true, .choose = &p, .n_choose = 3});
+    items.push_back({.session = engine->open().value(), .tokens = std::span(tokens).first(5), .want_all_logits = true});
+    const auto step = engine->step(items);
+    REQUIRE_MESSAGE(step, step.error().line());
+    REQUIRE(step->n_rows == 5);
+    std::vector<int32_t> want;
+    for (ChoiceParams p : params) {
+      for (size_t row = 2; row < 5; ++row, ++p.position) want.push_back(chooser.choose(step->logits.subspan(row * width, width), p).value());
+    }
+    CHECK(step->chosen == want);
+    for (const StepItem& item : items) engine->close(item.session);
+  }
+}
+
+TEST_CASE("a session cut back goes on as if the tokens had never been there") {
+  NEED("truncate on the device");
+  const Golden golden;
+  const std::vector<int32_t> tokens = golden.ids("prompt2.input_ids");
+  const auto engine = open_cuda(true);
+  const std::vector<float> whole = all_logits(*engine, tokens, tokens.size(), 128);
+  const auto width = static_cast<size_t>(engine->config().vocab_size);
+  const SessionId session = engine->open().value();
+  std::vector<int32_t> wrong(tokens.begin() + 30, tokens.begin() + 36);
+  std::reverse(wrong.begin(), wrong.end());
+  for (const auto& [part, keep] : {std::pair(std::span<const int32_t>(tokens).first(31), 31), {std::span<const int32_t>(wrong), 31}, {std::span<const int32_t>(wrong).first(1), 30}}) {
+    const StepItem item{.session = session, .tokens = part};
+    REQUIRE(engine->step({&item, 1}));
+    REQUIRE(engine->truncate(session, keep));
+  }
+  const StepItem rest{.session = session, .tokens = std::span(tokens).subspan(30), .want_all_logits = true};
+  const auto step = engine->step({&rest, 1});
+  REQUIRE(step);
+  CHECK(std::equal(step->logits.begin(), step->logits.end(), whole.begin() + static_cast<std::ptrdiff_t>(30 * width), whole.end()));
+  CHECK(!engine->truncate(session, -1));
 }

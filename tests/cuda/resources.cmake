@@ -16,7 +16,8 @@ else()
   foreach(dir ${INCLUDES})
     list(APPEND flags "-I${dir}")
   endforeach()
-  foreach(source exl3_gemv/exl3_gemv exl3_gemv/exl3_reconstruct exl3_moe/exl3_moe)
+  foreach(source exl3_gemv/exl3_gemv exl3_gemv/exl3_reconstruct exl3_moe/exl3_moe exl3_gemm/exl3_gemm
+          exl3_gemm/exl3_moe_many)
     execute_process(COMMAND "${NVCC}" -std=c++20 -O3 -gencode arch=compute_90,code=sm_90 -Xptxas -v ${flags} -cubin -o /dev/null
                             "${ROOT}/tools/serve/backends/ops/${source}.cu"
                     OUTPUT_VARIABLE out ERROR_VARIABLE err RESULT_VARIABLE rc)

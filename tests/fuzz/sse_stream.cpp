@@ -38,7 +38,7 @@ std::string record(std::string_view bytes, size_t piece, bool framed) {
   for (const auto& e : r.events) out += std::string(" ") + std::string(name_of(e.kind)) + std::to_string(e.chars) + "/" + std::to_string(e.tok.value_or(-1));
   out += r.output.text_sha256 + r.output.finish_reason + std::to_string(r.n_tokens.value_or(-1));
   request_metrics(r);
-  r.prompt_sha256 = "-";
+  r.id = r.phase = r.prompt_sha256 = "-";
   const auto back = request_from_json(to_json(r, "fuzz"), "fuzz");
   DSF_CHECK(back.has_value(), "a record that its own reader refuses");
   return out;

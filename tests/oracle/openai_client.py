@@ -79,16 +79,33 @@ report["completions"] = {"choices": len(completion.choices), "finish": [c.finish
 report["models"] = [m.id for m in client.models.list().data]
 assert client.models.retrieve(model).id == model
 
+schema = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 12}, "days": {"type": "integer", "minimum": 1, "maximum": 30}},
+          "required": ["city", "days"], "additionalProperties": False}
+form = {"type": "json_schema", "json_schema": {"name": "stay", "schema": schema, "strict": True}}
+reply, choice = whole(response_format=form, max_tokens=200)
+value = json.loads(choice.message.content)
+assert choice.finish_reason == "stop" and list(value) == ["city", "days"] and len(value["city"]) <= 12 and 1 <= value["days"] <= 30
+text, _, finish, _, _ = streamed(response_format=form, max_tokens=200)
+assert (text, finish) == (choice.message.content, "stop")
+cut = whole(response_format={"type": "json_object"}, max_tokens=2)[1]
+assert cut.message.content.startswith("{")
+report["json_schema"] = {"finish": finish, "members": list(value), "stream_equals_whole": True, "json_object_cut": cut.finish_reason}
+
+reply = ask(n=3, max_tokens=6)
+assert [c.index for c in reply.choices] == [0, 1, 2] and reply.choices[0].message.content == ask(max_tokens=6).choices[0].message.content
+seen = {chunk.choices[0].index for chunk in ask(n=3, max_tokens=6, stream=True) if chunk.choices}
+report["n"] = {"choices": len(reply.choices), "different": len({c.message.content for c in reply.choices}), "streamed_indices": sorted(seen)}
+
 errors = {}
 for label, call in {
         "unknown model": lambda: ask(model="nobody"),
         "temperature": lambda: ask(temperature=-1),
         "no messages": lambda: ask(messages=[]),
         "context": lambda: ask(max_tokens=10**7),
-        "n": lambda: ask(n=2),
+        "n": lambda: ask(n=1000),
         "undeclared tool": lambda: ask(tools=TOOLS, tool_choice={"type": "function", "function": {"name": "nope"}}),
         "image": lambda: ask(messages=[{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]),
-        "json mode": lambda: ask(response_format={"type": "json_object"}),
+        "schema keyword": lambda: ask(response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": {"not": {}}}}),
         "unknown path": lambda: client.embeddings.create(model=model, input="x"),
 }.items():
     try:

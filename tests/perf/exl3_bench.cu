@@ -1,7 +1,8 @@
 // Times the EXL3 kernels on the shapes of the 2.9 bpw pack: one CUDA graph walks over enough copies of a matrix to leave the L2 behind, the
 // median of 21 replays counts. Prints microseconds, GB/s of weights, Tweights/s, shares of the measured read rate and of the pipe bound.
 //
-//   exl3_bench [--rows 1,2,4,8,16] [--read-gbps 4480]
+//   exl3_bench [--rows 1,2,4,8,16] [--read-gbps 4480] [--only NAME] [--kernel auto|many]
+// Above 16 rows (8 in a MoE layer), or with --kernel many, the many-row kernels are timed, whose figure of merit is TFLOP/s (2 * in * out * rows).
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "dsf/gpu/cuda.h"
+#include "tools/serve/backends/ops/exl3_gemm/exl3_gemm.h"
 #include "tools/serve/backends/ops/exl3_gemv/exl3_gemv.h"
 #include "tools/serve/backends/ops/exl3_moe/exl3_moe.h"
 
@@ -86,7 +88,7 @@ struct Layer {
 constexpr Layer kLayers[] = {{"moe", 2304, 3, 0, 134.9}, {"moe+shared", 2304, 3, 5, 0}, {"moe TP2", 1152, 3, 0, 96.0}, {"moe+shared TP2", 1152, 3, 5, 0}};
 
 // One MoE layer with six experts a row, all of them different while the pool lasts; a graph walks over disjoint choices.
-void time_layer(const gpu::Stream& s, const gpu::Facts& facts, const Buffers& b, const Layer& layer, int n_rows, double read_gbps) {
+void time_layer(const gpu::Stream& s, const gpu::Facts& facts, const Buffers& b, const Layer& layer, int n_rows, double read_gbps, bool many) {
   constexpr int kDim = 5120, kChoices = 6;
   const size_t bytes = size_t(kDim) * size_t(layer.inter) / 8 * size_t(layer.bits);
   const int n_experts = static_cast<int>((b.weights.bytes() - 3 * size_t(kDim) * size_t(layer.inter)) / (3 * bytes));
@@ -97,7 +99,7 @@ void time_layer(const gpu::Stream& s, const gpu::Facts& facts, const Buffers& b,
   };
   for (int e = 0; e < n_experts; ++e) table.push_back(expert(b.weights.as<std::byte>(size_t(e) * 3 * bytes), bytes, layer.bits));
   if (layer.shared_bits != 0) table.push_back(expert(b.weights.as<std::byte>(size_t(n_experts) * 3 * bytes), bytes / size_t(layer.bits) * size_t(layer.shared_bits), layer.shared_bits));
-  const int launches = std::max(1, n_experts / (kChoices * n_rows)) * 3;
+  const int launches = many ? 3 : std::max(1, n_experts / (kChoices * n_rows)) * 3;
   std::vector<int32_t> ids;
   for (int i = 0; i < launches * n_rows; ++i)
     for (int j = 0; j < kChoices; ++j) ids.push_back((i * kChoices + j) % n_experts);
@@ -110,7 +112,7 @@ void time_layer(const gpu::Stream& s, const gpu::Facts& facts, const Buffers& b,
   OK(gpu::copy_to_device(s, dtable.data(), table.data(), dtable.bytes()));
   OK(gpu::copy_to_device(s, dids.data(), ids.data(), dids.bytes()));
   OK(s.wait());
-  DSF_CHECK(serve::ops::exl3_moe_workspace_bytes(n_rows, kChoices, kDim, layer.inter) <= b.workspace.bytes(), "workspace");
+  DSF_CHECK((many ? serve::ops::exl3_moe_many_workspace_bytes(n_rows, kChoices, n_experts, kDim, layer.inter) : serve::ops::exl3_moe_workspace_bytes(n_rows, kChoices, kDim, layer.inter)) <= b.workspace.bytes(), "workspace");
   auto graph = gpu::Graph::capture(s, [&]() -> Result<void> {
     for (int i = 0; i < launches; ++i) {
       serve::ops::Exl3MoeArgs a;
@@ -118,12 +120,16 @@ void time_layer(const gpu::Stream& s, const gpu::Facts& facts, const Buffers& b,
       a.experts = dtable.as<serve::ops::Exl3Expert>(), a.shared = layer.shared_bits != 0 ? a.experts + n_experts : nullptr;
       a.n_rows = n_rows, a.k = kChoices, a.dim = kDim, a.inter = layer.inter;
       a.workspace = b.workspace.data(), a.counters = b.counters.as<uint32_t>();
-      DSF_OK(serve::ops::exl3_moe(s, facts, a));
+      DSF_OK((many ? serve::ops::exl3_moe_many(s, a, n_experts, std::max(layer.bits, layer.shared_bits)) : serve::ops::exl3_moe(s, facts, a)));
     }
     return {};
   });
   OK(graph);
   const double us = median_us(s, *graph, launches);
+  if (many) {
+    std::printf("%-14s %3d %5d %9.2f us, %.1f TFLOP/s, %d experts\n", layer.name, layer.bits, n_rows, us, 6e-6 * kDim * layer.inter * (kChoices + (layer.shared_bits != 0 ? 1 : 0)) * n_rows / us, n_experts);
+    return;
+  }
   const double weights = 3.0 * kDim * layer.inter * (kChoices * n_rows + (layer.shared_bits != 0 ? 1 : 0));
   const double moved = 3.0 * kDim * layer.inter / 8 * (kChoices * n_rows * layer.bits + layer.shared_bits);
   const double owner = n_rows == 1 ? layer.owner_us : 0;
@@ -137,10 +143,12 @@ int main(int argc, char** argv) {
   double read_gbps = 4480;
   std::vector<int> rows{1, 2, 4, 8, 16};
   std::string only;
+  bool force_many = false;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string flag = argv[i];
     if (flag == "--read-gbps") read_gbps = std::atof(argv[i + 1]);
     if (flag == "--only") only = argv[i + 1];
+    if (flag == "--kernel") force_many = std::string(argv[i + 1]) == "many";
     if (flag == "--rows") {
       rows.clear();
       for (char* p = argv[i + 1]; *p != 0;) rows.push_back(static_cast<int>(std::strtol(p, &p, 10))), p += *p == ',';
@@ -157,8 +165,8 @@ int main(int argc, char** argv) {
     OK(r);
     return std::move(*r);
   };
-  b.weights = take(pool_bytes), b.scales = take(size_t{1} << 20), b.x = take(size_t{16} * 16384 * 4), b.y = take(size_t{16} * 131072 * 4);
-  b.workspace = take(size_t{256} << 20), b.counters = take(size_t{1} << 20);
+  b.weights = take(pool_bytes), b.scales = take(size_t{1} << 20), b.x = take(size_t{2048} * 16384 * 4), b.y = take(size_t{2048} * 65536 * 4);
+  b.workspace = take(size_t{3} << 29), b.counters = take(size_t{1} << 20);
   cudaStream_t cs = gpu::cuda_stream(*stream);
   fill_random<<<1024, 256, 0, cs>>>(b.weights.as<uint32_t>(), pool_bytes / 4, 1);
   fill_half<<<256, 256, 0, cs>>>(b.scales.as<uint16_t>(), b.scales.bytes() / 2);
@@ -171,17 +179,24 @@ int main(int argc, char** argv) {
     const size_t bytes = size_t(shape.in) * size_t(shape.out) / 8 * size_t(shape.bits);
     const int copies = static_cast<int>(std::clamp<size_t>(pool_bytes / bytes, 1, 100));
     for (const int n_rows : rows) {
+      const bool many = force_many || n_rows > serve::ops::kExl3GemvRows;
+      if (size_t(n_rows) * size_t(shape.out) * 4 > b.y.bytes()) continue;
       auto graph = gpu::Graph::capture(*stream, [&]() -> Result<void> {
         for (int i = 0; i < copies; ++i) {
           serve::ops::Exl3Matrix m{b.weights.as<std::byte>(size_t(i) * bytes), b.scales.as<uint16_t>(), b.scales.as<uint16_t>(), shape.in, shape.out, shape.bits};
           const Exl3GemvArgs::Output o{m, b.y.as<float>(), shape.out};
-          DSF_CHECK(serve::ops::exl3_gemv_workspace_bytes(std::span(&o, 1), n_rows, facts->n_sms) <= b.workspace.bytes(), "workspace");
-          DSF_OK(serve::ops::exl3_gemv(*stream, *facts, {b.x.as<float>(), shape.in, n_rows, std::span(&o, 1), b.workspace.data(), b.counters.as<uint32_t>()}));
+          const serve::ops::Exl3GemvArgs a{b.x.as<float>(), shape.in, n_rows, std::span(&o, 1), b.workspace.data(), b.counters.as<uint32_t>()};
+          DSF_CHECK((many ? serve::ops::exl3_gemm_workspace_bytes(a.outputs, n_rows) : serve::ops::exl3_gemv_workspace_bytes(a.outputs, n_rows, facts->n_sms)) <= b.workspace.bytes(), "workspace");
+          DSF_OK((many ? serve::ops::exl3_gemm(*stream, *facts, a) : serve::ops::exl3_gemv(*stream, *facts, a)));
         }
         return {};
       });
       OK(graph);
       const double us = median_us(*stream, *graph, copies);
+      if (many) {
+        std::printf("%-14s %3d %5d %9.2f us, %.1f TFLOP/s\n", shape.name, shape.bits, n_rows, us, 2e-6 * double(shape.in) * shape.out * n_rows / us);
+        continue;
+      }
       const double gbps = static_cast<double>(bytes) / us / 1e3, tweights = double(shape.in) * shape.out / us / 1e6;
       const int index = n_rows == 1 ? 0 : n_rows == 2 ? 1 : n_rows == 4 ? 2 : n_rows == 8 ? 3 : n_rows == 16 ? 4 : -1;
       const double owner = index < 0 ? 0 : shape.owner_us[index];
@@ -190,7 +205,7 @@ int main(int argc, char** argv) {
   }
   for (const Layer& layer : kLayers)
     for (const int n_rows : rows)
-      if (n_rows <= serve::ops::kExl3MoeRows && (only.empty() || only == layer.name)) time_layer(*stream, *facts, b, layer, n_rows, read_gbps);
+      if (only.empty() || only == layer.name) time_layer(*stream, *facts, b, layer, n_rows, read_gbps, force_many || n_rows > serve::ops::kExl3MoeRows);
   OK(stream->wait());
   return 0;
 }

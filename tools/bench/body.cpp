@@ -27,14 +27,16 @@ void set_thinking(Value& body, const std::string& thinking, const std::string& s
   }
 }
 
-std::string content_of(const std::string& json_text) {
+// What the serialized body asks, as sha256_of() takes it.
+Prompt prompt_in(const std::string& json_text) {
   const auto body = json::parse(json_text, "request body");
   if (!body) return {};
-  if (const Value* prompt = body->find("prompt")) return prompt->is_string() ? prompt->as_string() : std::string();
+  if (const Value* prompt = body->find("prompt")) return {prompt->is_string() ? prompt->as_string() : std::string(), {}};
   const Value* messages = body->find("messages");
   if (messages == nullptr || !messages->is_array() || messages->as_array().empty()) return {};
+  if (messages->as_array().size() > 1) return {{}, *messages};
   const Value* content = messages->as_array().front().find("content");
-  return content != nullptr && content->is_string() ? content->as_string() : std::string();
+  return {content != nullptr && content->is_string() ? content->as_string() : std::string(), {}};
 }
 
 }  // namespace
@@ -47,17 +49,19 @@ Value thinking_kwargs(const std::string& thinking) {
   return kwargs;
 }
 
+Value messages_of(const Prompt& prompt) {
+  if (!prompt.messages.is_null()) return prompt.messages;
+  return json::Array{json::Object{{"role", "user"}, {"content", prompt.text}}};
+}
+
 Body make_body(const Settings& settings, const Target& target, const Features& features, const std::string& thinking,
-               const std::string& style, const std::string& prompt, int64_t max_tokens) {
+               const std::string& style, const Prompt& prompt, int64_t max_tokens) {
   Value body = Value::object();
   body.set("model", target.model);
   if (settings.endpoint_kind == "completions") {
-    body.set("prompt", prompt);
+    body.set("prompt", prompt.text);
   } else {
-    Value message = Value::object();
-    message.set("role", "user");
-    message.set("content", prompt);
-    body.set("messages", json::Array{message});
+    body.set("messages", messages_of(prompt));
   }
   body.set("stream", true);
   if (features.include_usage) {
@@ -87,9 +91,9 @@ Body make_body(const Settings& settings, const Target& target, const Features& f
     if (key != "model" && key != "cache_salt") rest.emplace_back(key, value);
   }
   out.norm_sha256 = codec::sha256(json::dump(sorted(Value(std::move(rest))))).hex();
-  const std::string content = content_of(out.json);
-  out.prompt_sha256 = codec::sha256(content).hex();
-  out.prompt_bytes = static_cast<int64_t>(content.size());
+  const Prompt sent = prompt_in(out.json);
+  out.prompt_sha256 = sha256_of(sent);
+  out.prompt_bytes = static_cast<int64_t>(sent.messages.is_null() ? sent.text.size() : json::dump(sent.messages).size());
   return out;
 }
 

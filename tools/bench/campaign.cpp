@@ -1,6 +1,8 @@
 #include "tools/bench/campaign.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "tools/bench/compare.h"
 #include "tools/bench/table.h"
@@ -69,10 +71,45 @@ std::string level_table(const std::vector<const Summary*>& summaries, const std:
   return "## " + title + "\n\n" + head + "\n" + rule + "\n" + rows + "\n";
 }
 
+std::string lengths_of(const Summary& s) {
+  std::string out;
+  for (const auto& pass : s.passes) {
+    const json::Value* lines = pass.settings.find("input_lines");
+    if (lines != nullptr) out = json::dump(*lines);
+  }
+  return out;
+}
+
+// TTFT(p) = t0 + p / R over the C1 cells of runs with different prompt lengths (bench.md 9.1): fixed cost apart from speed.
+std::string length_fits(const std::vector<const Summary*>& summaries) {
+  std::map<std::pair<std::string, std::string>, std::vector<std::pair<double, double>>> points;
+  std::map<std::pair<std::string, std::string>, std::set<std::string>> lengths;
+  for (const Summary* s : summaries) {
+    for (const auto& pass : s->passes) {
+      const Cell* c1 = pass.cell(1);
+      if (c1 == nullptr || !c1->eligible) continue;
+      for (const Request* r : c1->requests) {
+        const auto ttft_ms = request_metrics(*r).ttft_ms;
+        if (!ttft_ms || !r->usage.prompt) continue;
+        points[{s->label, pass.thinking}].emplace_back(static_cast<double>(*r->usage.prompt), *ttft_ms);
+        lengths[{s->label, pass.thinking}].insert(lengths_of(*s));
+      }
+    }
+  }
+  std::string rows;
+  for (const auto& [who, list] : points) {
+    const auto fit = fit_line(list);
+    if (lengths[who].size() < 2 || !fit || !(fit->slope > 0)) continue;
+    rows += "| " + who.first + " | " + who.second + " | " + format_number(fit->offset, 1) + " | " + format_number(1000 / fit->slope, 1) + " | " + std::to_string(lengths[who].size()) + " |\n";
+  }
+  if (rows.empty()) return {};
+  return "## Prompt length: TTFT = t0 + p / R at C1\n\n| Engine | Thinking | t0 ms | R (input tok/s) | Lengths |\n|---|---|---|---|---|\n" + rows + "\n";
+}
+
 }  // namespace
 
 std::string campaign_report(const std::vector<const Summary*>& summaries) {
-  std::string out = "# Benchmark campaign\n\n" + headline(summaries) + "\n" + level_table(summaries, "decode") + level_table(summaries, "prefill");
+  std::string out = "# Benchmark campaign\n\n" + headline(summaries) + "\n" + level_table(summaries, "decode") + level_table(summaries, "prefill") + length_fits(summaries);
   int64_t planned = 0, ok = 0;
   for (const Summary* s : summaries) {
     for (const auto& pass : s->passes) {
@@ -90,7 +127,7 @@ std::string campaign_report(const std::vector<const Summary*>& summaries) {
   // Across engines the numbers mean something together only when the runs are comparable.
   Comparison check;
   for (size_t i = 1; i < summaries.size(); ++i) {
-    if (summaries[i]->label != summaries[0]->label) check_pair(*summaries[0], *summaries[i], {}, check);
+    if (summaries[i]->label != summaries[0]->label && lengths_of(*summaries[i]) == lengths_of(*summaries[0])) check_pair(*summaries[0], *summaries[i], {}, check);
   }
   std::erase_if(check.refusals, [](const std::string& r) { return r == "the runs have no pass in common"; });
   if (!check.refusals.empty()) {

@@ -1,15 +1,21 @@
 #include "tools/bench/commands.h"
 
+#include <algorithm>
 #include <iostream>
 #include <memory>
+#include <optional>
 
+#include "dsf/base/time.h"
+#include "dsf/cli/signals.h"
+#include "dsf/cli/version.h"
 #include "dsf/io/file.h"
 #include "tools/bench/campaign.h"
 #include "tools/bench/compare.h"
 #include "tools/bench/csv.h"
-#include "tools/bench/options.h"
 #include "tools/bench/plot.h"
+#include "tools/bench/probe.h"
 #include "tools/bench/run.h"
+#include "tools/bench/selftest.h"
 
 namespace dsf::bench {
 namespace {
@@ -67,16 +73,81 @@ void add_prompt_flags(cli::Command& c, PromptOptions& o) {
       .option("--seed", o.seed, "seed", 0)
       .option("--input-lines", o.lines, "body lines", 1, 1'000'000)
       .option("--repeat", o.repeat, "repeat index", 0)
+      .option("--prompt-style", o.prompt_style, "words, file:PATH or dataset:PATH", "STYLE")
       .flag("--text", o.text, "print the texts too");
 }
 
-Result<int> run_and_print(const Plan& plan) {
+void add_selftest_flags(cli::Command& c, SelftestFlags& o) {
+  c.option("--seconds", o.seconds, "length of the load test", 0.1, 3600)
+      .option("--tolerance-ms", o.tolerance_ms, "how late a stamp may be over loopback", 0.001, 10'000)
+      .flag("--json", o.json, "print JSON");
+}
+
+namespace {
+
+Result<int> run_one(const Plan& plan, bool print) {
   DSF_TRY(const Outcome outcome, run_plan(plan));
-  std::cout << (plan.json_output ? json::dump(outcome.summary, json::Style::kPretty) + "\n" : outcome.table) << std::flush;
+  if (print) std::cout << (plan.json_output ? json::dump(outcome.summary, json::Style::kPretty) + "\n" : outcome.table) << std::flush;
   if (outcome.code == Code::kOk) return 0;
   std::vector<std::string> reasons;
   for (const auto& r : outcome.summary.find("validity")->find("reasons")->as_array()) reasons.push_back(r.as_string());
   return fail(outcome.code, plan.out.string(), "the measurement is not valid: " + joined(reasons), "see table.md there", reasons.empty() ? "" : reasons.front());
+}
+
+}  // namespace
+
+Result<int> run_and_print(const std::vector<Plan>& plans, const std::string& out) {
+  if (plans.size() == 1) return run_one(plans.front(), true);
+  std::vector<std::string> dirs;
+  std::optional<Error> worst;  // a sweep goes on past a step that is not valid: the steps are results of their own
+  for (const auto& plan : plans) {
+    if (cli::stop_requested()) break;
+    const auto one = run_one(plan, !plan.rate.kind.empty());
+    if (!one && one.error().code != Code::kNo && one.error().code != Code::kRemote) return fail(one.error());
+    if (!one && (!worst || worst->code == Code::kNo)) worst = one.error();
+    dirs.push_back(plan.out.string());
+  }
+  if (plans.front().rate.kind.empty()) {
+    DirOptions report;
+    report.dirs = dirs;
+    report.out = out;
+    DSF_OK(run_report(report));
+  }
+  if (worst) return fail(*worst);
+  return 0;
+}
+
+Result<int> run_probe(const RawOptions& raw, cli::Args args) {
+  RawOptions options = raw;
+  options.label = "probe";
+  const bool any_model = options.model.empty();
+  if (any_model) options.model = "-";
+  DSF_TRY(Plan plan, make_plan(options, args));
+  Control control(plan.target);
+  if (any_model) {
+    DSF_TRY(plan.target.model, first_model(control, plan.target.base_url));
+  }
+  Network network(plan.target.base_url, {}, plan.target.timeouts, monotonic_ns());
+  DSF_TRY(const Probe probe, probe_server(plan, control, network));
+  json::Array requests;
+  for (const auto& r : probe.requests) requests.push_back(json::Object{{"id", r.id}, {"status", name_of(r.status)}, {"error", r.error}});
+  std::cout << json::dump(json::Object{{"schema", "bench.probe/1"}, {"v", 1}, {"created_by", cli::tool_id("dsf-bench")}, {"model", plan.target.model}, {"server", probe.server},
+                                       {"probe", probe.facts}, {"requests", std::move(requests)}}, json::Style::kPretty)
+            << "\n";
+  return 0;
+}
+
+Result<int> run_selftest(const SelftestFlags& o) {
+  DSF_TRY(const SelftestReport report, selftest({o.seconds, o.tolerance_ms}));
+  if (o.json) {
+    std::cout << json::dump(to_json(report), json::Style::kPretty) << "\n";
+  } else {
+    for (const auto& c : report.checks) std::cout << (c.ok ? "ok    " : "FAIL  ") << c.name << " (" << c.detail << ")\n";
+  }
+  if (report.ok()) return 0;
+  const bool only_time = std::all_of(report.checks.begin(), report.checks.end(), [](const SelftestCheck& c) { return c.ok || c.timed; });
+  return fail(Code::kNo, "selftest", only_time ? "the counts are right, but this machine was too busy for the times" : "this build does not measure what was sent",
+              only_time ? "try again on a quiet machine" : "do not use its numbers; report it with --version", only_time ? "client_bound" : "selftest");
 }
 
 Result<int> run_compare(const DirOptions& o) {
@@ -123,13 +194,16 @@ Result<int> run_prompts(const PromptOptions& o) {
   Settings s;
   s.seed = static_cast<uint64_t>(o.seed);
   s.input_lines = o.lines;
+  s.phases = {o.phase};
+  s.thinkings = {o.thinking};
+  DSF_TRY(s.prompts, PromptSource::load(o.prompt_style));
   DSF_TRY(s.levels, parse_levels(o.levels));
   std::vector<std::string> hashes;
   for (const auto& level : plan_pass(s, o.phase, o.thinking, o.repeat)) {
     for (const auto& p : level.requests) {
       hashes.push_back(p.sha256);
       std::cout << p.sha256 << "  " << p.key.text() << "\n";
-      if (o.text) std::cout << p.text << "\n\n";
+      if (o.text) std::cout << (p.prompt.messages.is_null() ? p.prompt.text : json::dump(p.prompt.messages)) << "\n\n";
     }
   }
   std::cout << pass_hash(hashes) << "  pass\n";

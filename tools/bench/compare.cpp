@@ -39,6 +39,9 @@ std::string ratio_text(const std::optional<Ratio>& r) {
   return out;
 }
 
+// Tokens of an event, and of a verify round where the engine drafts and says so: two engines with other values spent their time differently.
+std::string bundling(const Cell& cell) { return format_number(cell.runs.front().tokens_per_event, 2) + " / " + format_number(cell.tokens_per_round, 2); }
+
 int64_t equal_replies(const Cell& a, const Cell& b) {
   int64_t n = 0;
   for (size_t i = 0; i < std::min(a.requests.size(), b.requests.size()); ++i) {
@@ -52,7 +55,7 @@ class Comparer {
   Comparer(const std::vector<const Summary*>& runs, const CompareOptions& options, Comparison& out) : runs_(runs), options_(options), out_(out) {}
 
   void tables() {
-    out_.csv = "phase,thinking,c,form,base_label,base,label,value,ratio,low,high,equal_replies\r\n";
+    out_.csv = "phase,thinking,c,form,base_label,base,label,value,ratio,low,high,equal_replies,base_tokens_per_event,tokens_per_event,base_tokens_per_round,tokens_per_round\r\n";
     for (const auto& pass : runs_[0]->passes) {
       if (std::all_of(runs_.begin(), runs_.end(), [&](const Summary* s) { return s->pass(pass.phase, pass.thinking) != nullptr; })) one_pass(pass);
     }
@@ -68,9 +71,9 @@ class Comparer {
   void one_pass(const Pass& base) {
     std::string& md = out_.markdown;
     md += "## " + base.phase + ", thinking " + base.thinking + " (" + (base.phase == "decode" ? "output" : "input") + " tok/s)\n\n| C | form | " + runs_[0]->label + " |";
-    for (size_t i = 1; i < runs_.size(); ++i) md += " " + runs_[i]->label + " | ratio | equal replies |";
+    for (size_t i = 1; i < runs_.size(); ++i) md += " " + runs_[i]->label + " | ratio | equal replies | tokens per event / round |";
     md += "\n|---|---|---|";
-    for (size_t i = 1; i < runs_.size(); ++i) md += "---|---|---|";
+    for (size_t i = 1; i < runs_.size(); ++i) md += "---|---|---|---|";
     md += "\n";
     for (const auto& cell : base.cells) one_cell(base, cell);
     md += "\n";
@@ -102,17 +105,20 @@ class Comparer {
                 const std::string& form, bool first) {
     const auto ratio = paired_ratio(a, b);
     const int64_t equal = equal_replies(cell, other);
-    out_.markdown += " " + marked(other, median(b), 1) + " | " + ratio_text(ratio) + " | " + std::to_string(equal) + "/" + std::to_string(cell.requests.size()) + " |";
+    out_.markdown += " " + marked(other, median(b), 1) + " | " + ratio_text(ratio) + " | " + std::to_string(equal) + "/" + std::to_string(cell.requests.size()) + " | " + bundling(cell) + " against " + bundling(other) + " |";
     if (first) ratios_.emplace_back("ratio." + base.phase + "." + base.thinking + ".c" + std::to_string(cell.c), ratio);
     const auto number = [](const std::optional<double>& v) { return v ? Value(*v) : Value(); };
     Value row = json::Object{{"phase", base.phase}, {"thinking", base.thinking}, {"c", cell.c}, {"form", form}, {"base", runs_[0]->label}, {"base_value", number(median(a))},
                              {"label", run.label}, {"value", number(median(b))}, {"ratio", ratio ? Value(ratio->value) : Value()}};
     row.set("interval", ratio && ratio->interval ? Value(json::Array{ratio->interval->first, ratio->interval->second}) : Value());
     row.set("equal_replies", equal);
+    row.set("tokens_per_event", json::Array{number(cell.runs.front().tokens_per_event), number(other.runs.front().tokens_per_event)});
+    row.set("tokens_per_round", json::Array{number(cell.tokens_per_round), number(other.tokens_per_round)});
     const auto text = [](const std::optional<double>& v) { return v ? json::format_double(*v) : std::string(); };
     out_.csv += base.phase + "," + base.thinking + "," + std::to_string(cell.c) + "," + form + "," + runs_[0]->label + "," + text(median(a)) + "," + run.label + "," + text(median(b)) + "," +
                 (ratio ? json::format_double(ratio->value) : "") + "," + (ratio && ratio->interval ? json::format_double(ratio->interval->first) : "") + "," +
-                (ratio && ratio->interval ? json::format_double(ratio->interval->second) : "") + "," + std::to_string(equal) + "\r\n";
+                (ratio && ratio->interval ? json::format_double(ratio->interval->second) : "") + "," + std::to_string(equal) + "," + text(cell.runs.front().tokens_per_event) + "," +
+                text(other.runs.front().tokens_per_event) + "," + text(cell.tokens_per_round) + "," + text(other.tokens_per_round) + "\r\n";
     cells_.push_back(std::move(row));
   }
 

@@ -1,7 +1,7 @@
 // The refusals: every row of bench.md 3.5 is one function.
 #include <algorithm>
+#include <cstdlib>
 
-#include "dsf/base/time.h"
 #include "tools/bench/compare.h"
 
 namespace dsf::bench {
@@ -83,8 +83,24 @@ class PairCheck {
     for (const char* key : {"hostname", "cpu", "kernel"}) {
       if (member(a_.run, {"client", key}) != member(b_.run, {"client", key})) warn(std::string("different client ") + key);
     }
+    dates();
+    if (member(a_.run, {"server", "url"}) != member(b_.run, {"server", "url"})) warn("different network path: " + member(a_.run, {"server", "url"}) + " and " + member(b_.run, {"server", "url"}));
+    for (const char* key : {"driver", "clocks"}) {
+      if (member(a_.run, {"meta", key}) != member(b_.run, {"meta", key})) warn(std::string("different GPU ") + key);
+    }
     const std::string tool_a = member(a_.run, {"created_by"}), tool_b = member(b_.run, {"created_by"});
     if (tool_a != tool_b) warn("measured by " + tool_a + " and " + tool_b);
+  }
+
+  void dates() {
+    const auto started_ns = [](const Value& run) -> std::optional<int64_t> {
+      const Value* started = run.find("started");
+      const Value* ns = started == nullptr ? nullptr : started->find("realtime_ns");
+      return ns == nullptr ? std::nullopt : ns->to_i64();
+    };
+    const auto x = started_ns(a_.run), y = started_ns(b_.run);
+    constexpr int64_t kDayNs = 86'400'000'000'000;
+    if (x && y && std::abs(*x - *y) > 7 * kDayNs) warn("measured " + std::to_string(std::abs(*x - *y) / kDayNs) + " days apart");
   }
 
   void settings(const Pass& a, const Pass& b) {

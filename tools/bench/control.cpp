@@ -53,8 +53,8 @@ std::optional<int64_t> Control::tokenize(json::Value body) {
   return count == nullptr ? std::nullopt : count->to_i64();
 }
 
-std::optional<int64_t> Control::tokenize_chat(const std::string& prompt, const std::string& thinking) {
-  json::Value body = json::Object{{"model", target_.model}, {"messages", json::Array{json::Object{{"role", "user"}, {"content", prompt}}}}, {"add_generation_prompt", true}};
+std::optional<int64_t> Control::tokenize_chat(const Prompt& prompt, const std::string& thinking) {
+  json::Value body = json::Object{{"model", target_.model}, {"messages", messages_of(prompt)}, {"add_generation_prompt", true}};
   body.set("chat_template_kwargs", thinking_kwargs(thinking));
   return tokenize(std::move(body));
 }

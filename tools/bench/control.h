@@ -15,7 +15,7 @@ class Control {
   Result<http::Response> get(const std::string& url);
   Result<http::Response> post(const std::string& url, const json::Value& body);
   // POST /tokenize of a chat or a text; nullopt when the server has no such thing or refuses.
-  std::optional<int64_t> tokenize_chat(const std::string& prompt, const std::string& thinking);
+  std::optional<int64_t> tokenize_chat(const Prompt& prompt, const std::string& thinking);
   std::optional<int64_t> tokenize_text(const std::string& text);
   const std::string& root() const { return root_; }  // base URL without "/v1"
 

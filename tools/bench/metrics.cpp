@@ -72,6 +72,19 @@ void window_metrics(std::span<const Request* const> good, const Bounds& b, Level
   m.window_valid = m.window_tokens >= 8.0 * static_cast<double>(m.planned) && fewest >= 4;
 }
 
+// The same for a closed loop, whose streams never are all live.
+void steady_metrics(std::span<const Request* const> good, const Bounds& b, int64_t c, double trim, LevelMetrics& m) {
+  m.closed_loop = true;
+  const auto window = steady_window(good, c, trim);
+  if (!window || b.l_hi <= b.f_lo) return;
+  m.window_lo = window->lo;
+  m.window_hi = window->hi;
+  m.window_tokens = window->tokens;
+  m.win = window->rate();
+  m.window_coverage = static_cast<double>(window->hi - window->lo) / static_cast<double>(b.l_hi - b.f_lo);
+  m.window_valid = m.window_tokens >= 8.0 * static_cast<double>(c);
+}
+
 // Per-request values gathered over a level.
 struct Sums {
   double n = 0, w1 = 0, p = 0, cached = 0, events = 0, gaps = 0, zero_gaps = 0;
@@ -140,7 +153,32 @@ RequestMetrics request_metrics(const Request& r) {
   return m;
 }
 
-LevelMetrics level_metrics(std::span<const Request* const> requests) {
+std::optional<SteadyWindow> steady_window(std::span<const Request* const> requests, int64_t c, double trim) {
+  std::vector<std::pair<int64_t, int>> steps;  // a stream begins or ends to be live; ends come before beginnings of the same instant
+  for (const Request* r : requests) {
+    if (!r->t.first_token || !r->t.last_token) continue;
+    steps.emplace_back(*r->t.first_token, 1);
+    steps.emplace_back(*r->t.last_token, -1);
+  }
+  std::sort(steps.begin(), steps.end());
+  std::optional<int64_t> lo, hi;
+  int64_t live = 0;
+  for (const auto& [t, step] : steps) {
+    if (step < 0 && live == c) hi = t;
+    live += step;
+    if (step > 0 && live == c && !lo) lo = t;
+  }
+  if (!lo || !hi || *hi <= *lo) return std::nullopt;
+  const auto cut = static_cast<int64_t>(trim * static_cast<double>(*hi - *lo));
+  SteadyWindow out{*lo + cut, *hi - cut, 0};
+  if (out.hi <= out.lo) return std::nullopt;
+  for (const Request* r : requests) {
+    for (const auto& e : token_events(*r)) out.tokens += e.t > out.lo && e.t <= out.hi ? e.w : 0;
+  }
+  return out;
+}
+
+LevelMetrics level_metrics(std::span<const Request* const> requests, int64_t c, double trim) {
   LevelMetrics m;
   m.planned = static_cast<int64_t>(requests.size());
   std::vector<const Request*> good;
@@ -164,7 +202,7 @@ LevelMetrics level_metrics(std::span<const Request* const> requests) {
   Sums sums;
   for (const Request* r : good) add_request(*r, m, sums);
   if (sums.any_decode && sums.all_counts) {
-    window_metrics(good, b, m);
+    c > 0 && m.planned > c ? steady_metrics(good, b, c, trim, m) : window_metrics(good, b, m);
     if (b.l_hi > b.f_lo) {
       m.span = (sums.n - sums.w1) * kNsPerS / static_cast<double>(b.l_hi - b.f_lo);
       m.all = sums.n * kNsPerS / static_cast<double>(b.l_hi - b.f_lo);

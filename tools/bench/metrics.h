@@ -41,6 +41,7 @@ struct LevelMetrics {
   double window_tokens = 0;
   std::optional<double> window_coverage;
   bool window_valid = false;                        // at least 8*C tokens and 4 token events of every stream inside
+  bool closed_loop = false;                         // win is the steady-state window of more than C requests
   std::optional<double> stream_min, stream_median, stream_max, stream_mean;
   std::optional<double> prefill, prefill_uncached, prefill_user;  // input tokens/s
   std::optional<double> request_rate, total_token_rate;
@@ -49,8 +50,18 @@ struct LevelMetrics {
   std::optional<double> tokens_per_event, coalesced_fraction;
   int64_t spread_ns = 0;                            // max release - min release
 };
-// requests: all planned requests of one (phase, thinking, repeat, c); failed ones count in planned only.
-LevelMetrics level_metrics(std::span<const Request* const> requests);
+// requests: all planned requests of one (phase, thinking, repeat, c); failed ones count in planned only. With more than c requests (closed loop)
+// the window is the steady state: from the first instant at which c streams are live to the last one, less trim of its length at both ends.
+LevelMetrics level_metrics(std::span<const Request* const> requests, int64_t c = 0, double trim = 0.1);
+
+// Tokens that arrived while at least c streams were live, from the first such instant to the last, less trim of the length at both ends.
+struct SteadyWindow {
+  int64_t lo = 0, hi = 0;  // ns
+  double tokens = 0;
+  double rate() const { return tokens * 1e9 / static_cast<double>(hi - lo); }
+};
+// nullopt when c streams were never live together, or nothing is left after the trim.
+std::optional<SteadyWindow> steady_window(std::span<const Request* const> requests, int64_t c, double trim);
 
 struct Slo {
   std::optional<double> ttft_ms, tpot_ms, e2e_ms;

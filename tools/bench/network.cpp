@@ -14,6 +14,7 @@
 #include "dsf/base/time.h"
 #include "dsf/http/response_parser.h"
 #include "tools/bench/first_token.h"
+#include "tools/bench/opener.h"
 
 namespace dsf::bench {
 namespace {
@@ -21,7 +22,8 @@ namespace {
 constexpr size_t kReadBytes = 256 << 10;
 constexpr int64_t kIdleBeforePingNs = 2'000'000'000;   // many servers drop idle connections after about 5 s
 constexpr int64_t kAfterDoneNs = 2'000'000'000;        // [DONE] came, the end of the transfer did not
-constexpr uint64_t kStopTag = UINT64_MAX;
+constexpr uint64_t kStopTag = UINT64_MAX, kOpenTag = UINT64_MAX - 1;
+constexpr size_t kReplacement = SIZE_MAX;              // a connection opened for whoever is next, not for one stream
 
 int64_t process_cpu_ns() {
   timespec ts{};
@@ -39,6 +41,7 @@ bool ends_with_done(const std::string& body) {
 
 struct Network::Link {
   http::Connection connection;
+  size_t index = 0;          // in links_, and in epoll
   int64_t last_used_ns = 0;
   int64_t requests = 0;
   bool dead = false;
@@ -59,7 +62,8 @@ struct Network::Stream {
 // One call of run().
 class Network::Loop {
  public:
-  Loop(Network& net, const std::vector<Outgoing>& requests) : net_(net), streams_(requests.size()), buffer_(kReadBytes) {
+  Loop(Network& net, const std::vector<Outgoing>& requests)
+      : net_(net), streams_(requests.size()), buffer_(kReadBytes), opener_(net.url_, net.options_) {
     for (size_t i = 0; i < requests.size(); ++i) {
       streams_[i].request = &requests[i];
       scheduled_ = scheduled_ || requests[i].scheduled_ns.has_value();
@@ -70,8 +74,10 @@ class Network::Loop {
     }
     epoll_ = epoll_create1(EPOLL_CLOEXEC);
     for (size_t i = 0; i < net.links_.size(); ++i) {
+      net.links_[i]->index = i;
       if (!net.links_[i]->dead) watch(EPOLL_CTL_ADD, net.links_[i]->connection.fd(), EPOLLIN, i);
     }
+    watch(EPOLL_CTL_ADD, opener_.fd(), EPOLLIN, kOpenTag);
     if (net.stop_fd_ >= 0) watch(EPOLL_CTL_ADD, net.stop_fd_, EPOLLIN, kStopTag);
   }
   ~Loop() { close(epoll_); }
@@ -112,8 +118,13 @@ class Network::Loop {
       const int64_t due = start_ns_ + s.request->scheduled_ns.value_or(0);
       if (s.request->scheduled_ns) s.capture.t.scheduled = relative(due);
       if (s.request->scheduled_ns && monotonic_ns() < due) return;
+      if (net_.new_connections_) {
+        waiting_.pop_front();
+        release_unconnected(s);
+        continue;
+      }
       if (free_.empty()) {
-        if (scheduled_ && live_ > 0) return;  // late: the record shows it
+        if (scheduled_ && live_ + static_cast<int>(opener_.pending()) > 0) return;  // late: the record shows it
         waiting_.pop_front();
         s.finished = true;
         s.capture.ending = Ending::kConnectError;
@@ -127,6 +138,23 @@ class Network::Loop {
 
   void release(Stream& s, Link& link) {
     free_.pop_front();
+    stamp_release(s);
+    attach(s, link);
+  }
+
+  void release_unconnected(Stream& s) {
+    stamp_release(s);
+    opener_.open(static_cast<size_t>(&s - streams_.data()));
+  }
+
+  void stamp_release(Stream& s) {
+    ++live_;
+    net_.live_.streams.store(live_, std::memory_order_relaxed);
+    s.release_ns = s.last_byte_ns = monotonic_ns();
+    s.capture.t.release = relative(s.release_ns);
+  }
+
+  void attach(Stream& s, Link& link) {
     s.link = &link;
     link.stream = &s;
     HttpInfo& info = s.capture.http;
@@ -136,11 +164,29 @@ class Network::Loop {
     info.new_connects = link.requests > 0 ? 0 : 1;
     info.bytes_up = static_cast<int64_t>(s.request->bytes.size());
     ++link.requests;
-    ++live_;
-    net_.live_.streams.store(live_, std::memory_order_relaxed);
-    s.release_ns = s.last_byte_ns = monotonic_ns();
-    s.capture.t.release = relative(s.release_ns);
     send_more(s);
+  }
+
+  // Connections that were being opened: for the stream that waits for it, or for the next one.
+  void take_opened() {
+    for (auto& opened : opener_.take()) {
+      Stream* s = opened.tag == kReplacement ? nullptr : &streams_[opened.tag];
+      if (s != nullptr && s->finished) continue;  // interrupted meanwhile
+      if (!opened.connection) {
+        net_.open_errors_.push_back(opened.connection.error().what);
+        if (s == nullptr) continue;
+        s->capture.error = opened.connection.error().what;
+        finish(*s, opened.connection.error().cls == "timeout" ? Ending::kTimeoutConnect : Ending::kConnectError, monotonic_ns(), false);
+        continue;
+      }
+      Link& link = *net_.links_.emplace_back(std::make_unique<Link>());
+      link.index = net_.links_.size() - 1;
+      link.connection = std::move(*opened.connection);
+      link.last_used_ns = monotonic_ns();
+      watch(EPOLL_CTL_ADD, link.connection.fd(), EPOLLIN, link.index);
+      if (s != nullptr) attach(*s, link);
+      else free_.push_back(&link);
+    }
   }
 
   void send_more(Stream& s) {
@@ -149,18 +195,13 @@ class Network::Loop {
       const auto n = s.link->connection.send(bytes.subspan(s.sent));
       if (!n) return lost(s, n.error().what);
       if (*n == 0) {
-        watch(EPOLL_CTL_MOD, s.link->connection.fd(), EPOLLIN | EPOLLOUT, tag_of(*s.link));
+        watch(EPOLL_CTL_MOD, s.link->connection.fd(), EPOLLIN | EPOLLOUT, s.link->index);
         return;
       }
       s.sent += *n;
     }
     s.capture.t.sent = relative(monotonic_ns());
-    watch(EPOLL_CTL_MOD, s.link->connection.fd(), EPOLLIN, tag_of(*s.link));
-  }
-
-  uint64_t tag_of(const Link& link) const {
-    const auto it = std::find_if(net_.links_.begin(), net_.links_.end(), [&](const auto& l) { return l.get() == &link; });
-    return static_cast<uint64_t>(it - net_.links_.begin());
+    watch(EPOLL_CTL_MOD, s.link->connection.fd(), EPOLLIN, s.link->index);
   }
 
   void wait_and_read() {
@@ -170,6 +211,10 @@ class Network::Loop {
     for (int i = 0; i < n; ++i) {
       const auto& e = events[static_cast<size_t>(i)];
       if (e.data.u64 == kStopTag) continue;
+      if (e.data.u64 == kOpenTag) {
+        take_opened();
+        continue;
+      }
       Link& link = *net_.links_[e.data.u64];
       if (link.stream == nullptr) {
         drop(link);  // closed, or bytes that nobody asked for
@@ -186,7 +231,7 @@ class Network::Loop {
     if (!waiting_.empty()) {
       const int64_t due = start_ns_ + waiting_.front()->request->scheduled_ns.value_or(0);
       // The last millisecond is spun: epoll's clock is too coarse for a schedule.
-      if (!free_.empty()) ms = std::clamp<int64_t>((due - monotonic_ns()) / 1'000'000 - 1, 0, ms);
+      if (!free_.empty() || net_.new_connections_) ms = std::clamp<int64_t>((due - monotonic_ns()) / 1'000'000 - 1, 0, ms);
     }
     return static_cast<int>(ms);
   }
@@ -265,11 +310,12 @@ class Network::Loop {
     s.finished = true;
     s.capture.ending = ending;
     s.capture.t.end = relative(now);
-    Link& link = *s.link;
-    link.stream = nullptr;
-    link.last_used_ns = now;
-    if (keep) free_.push_back(&link);
-    else drop(link);
+    if (s.link != nullptr) {
+      s.link->stream = nullptr;
+      s.link->last_used_ns = now;
+      if (keep && !net_.new_connections_) free_.push_back(s.link);
+      else drop(*s.link);
+    }
     --live_;
     net_.live_.streams.store(live_, std::memory_order_relaxed);
     net_.live_.finished.fetch_add(1, std::memory_order_relaxed);
@@ -281,6 +327,7 @@ class Network::Loop {
     link.dead = true;
     link.connection = http::Connection();
     std::erase(free_, &link);
+    if (scheduled_ && !waiting_.empty() && !net_.new_connections_) opener_.open(kReplacement);
   }
 
   void check_deadlines() {
@@ -311,7 +358,7 @@ class Network::Loop {
     const int64_t now = monotonic_ns();
     for (auto& s : streams_) {
       if (s.finished) continue;
-      if (s.link != nullptr) {
+      if (s.release_ns != 0) {
         give_up(s, Ending::kAborted, "interrupted", now);
       } else {
         s.finished = true;
@@ -327,6 +374,7 @@ class Network::Loop {
   std::deque<Stream*> waiting_;
   std::deque<Link*> free_;
   std::vector<char> buffer_;
+  Opener opener_;
   int epoll_ = -1;
   int live_ = 0;
   bool scheduled_ = false;
@@ -346,13 +394,14 @@ void Network::set_stop(std::function<bool()> stop, int stop_fd) {
 
 void Network::prepare(size_t n, const std::string& ping) {
   std::erase_if(links_, [](const auto& link) { return link->dead; });
+  open_errors_.clear();
+  if (new_connections_) return;
   const int64_t now = monotonic_ns();
   const bool stale = std::any_of(links_.begin(), links_.end(), [&](const auto& l) { return now - l->last_used_ns > kIdleBeforePingNs; });
   if (stale && !ping.empty()) {
     run(std::vector<Outgoing>(links_.size(), {ping, std::nullopt}));
     std::erase_if(links_, [](const auto& link) { return link->dead; });
   }
-  open_errors_.clear();
   while (links_.size() < n) {
     auto connection = http::Connection::open(url_, options_);
     if (!connection) {

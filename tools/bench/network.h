@@ -53,12 +53,15 @@ class Network {
   // Slots that could not be opened end as connect_error in run().
   void prepare(size_t n, const std::string& ping);
   // Runs all requests to their end. Without schedules all are released together, in order, on connections 0..n-1 (the barrier);
-  // with schedules each takes a free connection when its time has come, late when there is none.
+  // with schedules each takes a free connection when its time has come, late when there is none. A closed loop is a schedule of zeros
+  // on fewer connections. Connections that the server closes are replaced while scheduled requests wait.
   std::vector<Capture> run(const std::vector<Outgoing>& requests);
   const LoopStats& stats() const { return stats_; }
   Live& live() { return live_; }
   // run() ends every live stream as kAborted once this returns true; stop_fd (may be -1) wakes the loop.
   void set_stop(std::function<bool()> stop, int stop_fd);
+  // Every request opens a connection of its own after its release, so that the handshake is inside its time.
+  void set_new_connections(bool on) { new_connections_ = on; }
 
  private:
   struct Link;
@@ -75,6 +78,7 @@ class Network {
   Live live_;
   std::function<bool()> stop_;
   int stop_fd_ = -1;
+  bool new_connections_ = false;
 };
 
 }  // namespace dsf::bench

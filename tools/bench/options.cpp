@@ -23,6 +23,12 @@ std::vector<std::string> split(const std::string& text) {
 
 Unexpected usage(std::string subject, std::string what, std::string fix) { return fail(Code::kUsage, std::move(subject), std::move(what), std::move(fix), "arguments"); }
 
+Result<int64_t> whole_number(const char* flag, const std::string& text) {
+  const auto v = parse_i64(text);
+  if (!v || *v < 1 || *v > 1'000'000) return usage(flag, "'" + text + "' is no number from 1 to 1000000", "write it like 27, or 27,270 for a sweep");
+  return *v;
+}
+
 bool known_thinking(const std::string& t) {
   for (const char* name : {"off", "on", "low", "medium", "high", "max"}) {
     if (t == name) return true;
@@ -33,10 +39,18 @@ bool known_thinking(const std::string& t) {
 
 Result<void> fill_settings(const RawOptions& raw, Settings& s) {
   s.seed = static_cast<uint64_t>(raw.seed);
-  s.input_lines = raw.input_lines;
+  DSF_TRY(s.input_lines, whole_number("--input-lines", raw.input_lines));
   s.output_tokens = raw.output_tokens;
   s.repeats = raw.repeats;
-  s.warmup = !raw.skip_warmup;
+  s.warmup = raw.skip_warmup ? "none" : raw.warmup == "max" ? "c1+max" : raw.warmup;
+  s.engine_only = raw.engine_only;
+  s.input_tokens = raw.input_tokens;
+  s.requests_per_level = raw.requests_per_level;
+  s.steady_trim = raw.steady_trim;
+  if (raw.new_connections) s.connections = "new";
+  DSF_TRY(s.prompts, PromptSource::load(raw.prompt_style));
+  if (s.input_tokens > 0 && s.prompts.style() != "words") return usage("--input-tokens", "only generated words can be fitted", "leave --prompt-style out");
+  if (raw.endpoint == "completions" && raw.prompt_style.starts_with("dataset:")) return usage("--endpoint", "conversations need the chat endpoint", "leave --endpoint out");
   s.temperature = raw.temperature;
   s.ignore_eos = raw.ignore_eos;
   s.endpoint_kind = raw.endpoint;
@@ -134,15 +148,23 @@ Result<void> fill_meta(const RawOptions& raw, json::Value& meta) {
 }
 
 Result<void> fill_rate(const RawOptions& raw, Plan& plan) {
-  if (raw.rate <= 0 && raw.trace.empty()) return {};
-  if (raw.rate > 0 && !raw.trace.empty()) return usage("--rate", "a trace has its own times", "give --rate or --trace");
-  if (plan.settings.thinkings.size() > 1 || raw.matrix) return usage("--thinking", "open loop runs one mode", "give one mode and no --matrix");
+  plan.turns = raw.turns;
+  if (raw.rate.empty() && raw.trace.empty() && raw.turns == 0) return {};
+  if ((raw.rate.empty() ? 0 : 1) + (raw.trace.empty() ? 0 : 1) + (raw.turns > 0 ? 1 : 0) > 1) {
+    return usage("--rate", "a trace has its own times, a session its own order", "give one of --rate, --trace and --turns");
+  }
+  if (plan.settings.thinkings.size() > 1 || raw.matrix) return usage("--thinking", "open loop and sessions run one mode", "give one mode and no --matrix");
+  if (raw.turns > 0) return {};
   plan.rate.max_connections = raw.max_connections;
   plan.rate.requests = raw.requests;
-  plan.rate.rate = raw.rate;
+  plan.rate.ramp_to = raw.ramp_to;
+  plan.rate.burstiness = raw.burstiness;
   plan.rate.trace_path = raw.trace;
   plan.rate.kind = raw.trace.empty() ? raw.arrivals : "trace";
   if (!raw.trace.empty()) return load_trace(plan.rate);
+  const auto rate = parse_double(raw.rate);
+  if (!rate || !(*rate > 0) || *rate > 1e6) return usage("--rate", "'" + raw.rate + "' is no rate", "give requests per second, or 1,2,4 for a sweep");
+  plan.rate.rate = *rate;
   schedule_rate(plan.rate, plan.settings.seed);
   return {};
 }
@@ -163,38 +185,60 @@ Result<std::vector<int64_t>> parse_levels(const std::string& text) {
   return out;
 }
 
-void add_run_flags(cli::Command& c, RawOptions& raw) {
-  c.group("What to measure")
+void add_target_flags(cli::Command& c, RawOptions& raw, bool brief) {
+  c.group("Server")
       .option("--base-url,--url", raw.base_url, "base URL of the API, or of the server (then /v1)", "URL")
       .option("--model", raw.model, "served model id", "ID")
+      .option("--thinking", raw.thinking, "off, on, low, medium, high, max or 1..100; a comma list runs several", "MODE");
+  c.group(brief ? "" : "How to reach it")
+      .choice("--endpoint", raw.endpoint, {"chat", "completions"}, "which API to call")
+      .choice("--thinking-style", raw.thinking_style, {"auto", "both", "kwargs", "top", "none"}, "how the mode travels")
+      .choice("--max-tokens-field", raw.max_tokens_field, {"max_tokens", "max_completion_tokens"}, "name of the cap")
+      .option("--api-key-env", raw.api_key_env, "variable that holds the key", "NAME")
+      .option("--metrics-url", raw.metrics_url, "Prometheus page read around every level: auto, none or an URL", "URL")
+      .option("--proxy", raw.proxy, "proxy; none by default, whatever the environment says", "URL")
+      .flag("--insecure", raw.insecure, "accept any certificate")
+      .duration("--connect-timeout", raw.connect_timeout_us, "time to connect")
+      .duration("--first-token-timeout", raw.first_token_timeout_us, "time to the first token")
+      .duration("--idle-timeout", raw.idle_timeout_us, "time without a byte")
+      .duration("--request-timeout", raw.request_timeout_us, "time for a whole request");
+}
+
+void add_run_flags(cli::Command& c, RawOptions& raw, bool brief) {
+  add_target_flags(c, raw, brief);
+  c.group("What to measure")
       .option("--label", raw.label, "name of the engine in tables", "NAME")
-      .option("--thinking", raw.thinking, "off, on, low, medium, high, max or 1..100; a comma list runs several", "MODE")
-      .option("--input-lines", raw.input_lines, "body lines of a prompt", 1, 1'000'000)
+      .option("--input-lines", raw.input_lines, "body lines of a prompt; a comma list is a sweep", "N")
       .option("--output-tokens", raw.output_tokens, "cap; 1 selects the prefill phase", 1, 1'000'000)
       .option("--levels", raw.levels, "numbers of requests at once", "LIST")
       .option("--repeats", raw.repeats, "whole passes; each has its own prompts", 1, 1000)
       .option("--seed", raw.seed, "seed of the prompts", 0)
-      .option("--order", raw.order, "asc, desc or shuffle:SEED", "ORDER")
       .flag("--matrix", raw.matrix, "decode and prefill passes of off and 75: 144 requests a repeat")
+      .option("--out", raw.out, "result directory; must be new or empty", "DIR")
+      .flag("--resume", raw.resume, "go on with the interrupted run in --out");
+  c.group(brief ? "" : "Prompts, warm-up and loops")
+      .option("--input-tokens", raw.input_tokens, "fit every prompt to so many tokens with the server's /tokenize", 0, 10'000'000)
+      .option("--prompt-style", raw.prompt_style, "words, file:PATH or dataset:PATH (JSON lines)", "STYLE")
+      .option("--order", raw.order, "asc, desc or shuffle:SEED", "ORDER")
+      .choice("--warmup", raw.warmup, {"max", "all", "steady"}, "C1 and the largest level, every level, or C1 until its rate settles")
       .flag("--skip-warmup", raw.skip_warmup, "no warm-up requests")
-      .option("--out", raw.out, "result directory; must be new or empty", "DIR");
-  c.group("Requests")
+      .option("--requests-per-level", raw.requests_per_level, "closed loop: so many requests a level, C of them at any time", 0, 1'000'000)
+      .option("--steady-trim", raw.steady_trim, "share cut off both ends of the steady window", 0, 0.4)
+      .flag("--new-connections", raw.new_connections, "open a connection for every request, inside its time");
+  c.group(brief ? "" : "Requests")
       .option("--temperature", raw.temperature, "sampling temperature", 0, 10)
       .option("--top-p", raw.top_p, "nucleus; not sent by default", 0, 1)
       .option("--sample-seed", raw.sample_seed, "seed for the server; not sent by default", 0)
       .flag("--ignore-eos", raw.ignore_eos, "send ignore_eos and min_tokens")
-      .choice("--thinking-style", raw.thinking_style, {"auto", "both", "kwargs", "top", "none"}, "how the mode travels")
-      .choice("--max-tokens-field", raw.max_tokens_field, {"max_tokens", "max_completion_tokens"}, "name of the cap")
-      .choice("--endpoint", raw.endpoint, {"chat", "completions"}, "which API to call")
       .option("--extra-body", raw.extra_body, "merged into every request", "JSON")
-      .option("--cache-salt", raw.cache_salt, "cache_salt of every request; auto makes a fresh one", "TEXT")
-      .option("--api-key-env", raw.api_key_env, "variable that holds the key", "NAME")
-      .option("--proxy", raw.proxy, "proxy; none by default, whatever the environment says", "URL")
-      .flag("--insecure", raw.insecure, "accept any certificate");
-  c.group("Procedure and validity")
+      .list("--engine-only", raw.engine_only, "member of --extra-body that a comparison ignores", "NAME")
+      .option("--cache-salt", raw.cache_salt, "cache_salt of every request; auto makes a fresh one", "TEXT");
+  c.group(brief ? "" : "Procedure and validity")
       .flag("--no-probe", raw.no_probe, "send standard members only, ask nothing first")
+      .choice("--latency-probe", raw.latency_probe, {"none", "api", "generation"}, "measure the floor of a round trip first")
+      .flag("--coherence", raw.coherence, "ask a question with a known answer first; a wrong one fails the run")
       .option("--cooldown-ms", raw.cooldown_ms, "idle time between levels", 0, 3'600'000)
-      .option("--metrics-url", raw.metrics_url, "Prometheus page read around every level: auto, none or an URL", "URL")
+      .option("--retry-level", raw.retry_level, "run a level with failures again, at most so often; every attempt is kept", 0, 100)
       .option("--flush", raw.flush, "path POSTed before every pass to empty the server's cache", "PATH")
       .option("--cache-tolerance", raw.cache_tolerance, "cached prompt tokens that are still clean", 0)
       .flag("--allow-cached", raw.allow_cached, "do not fail on prefix-cache reuse")
@@ -204,17 +248,16 @@ void add_run_flags(cli::Command& c, RawOptions& raw) {
       .option("--slo", raw.slo, "goodput bounds, as ttft_ms=1500,tpot_ms=40", "LIST")
       .list("--meta", raw.meta, "fact for the record, as weights.revision=abc", "KEY=VALUE")
       .option("--meta-file", raw.meta_file, "facts for the record", "JSON")
-      .flag("--save-text", raw.save_text, "keep replies, not only their hashes")
-      .duration("--connect-timeout", raw.connect_timeout_us, "time to connect")
-      .duration("--first-token-timeout", raw.first_token_timeout_us, "time to the first token")
-      .duration("--idle-timeout", raw.idle_timeout_us, "time without a byte")
-      .duration("--request-timeout", raw.request_timeout_us, "time for a whole request");
-  c.group("Open loop")
-      .option("--rate", raw.rate, "requests per second instead of the matrix", 0, 1e6)
-      .choice("--arrivals", raw.arrivals, {"constant", "poisson"}, "spacing of the requests")
+      .flag("--save-text", raw.save_text, "keep replies, not only their hashes");
+  c.group(brief ? "" : "Open loop and sessions")
+      .option("--rate", raw.rate, "requests per second instead of the matrix; a comma list is a sweep", "X")
+      .choice("--arrivals", raw.arrivals, {"constant", "poisson", "gamma"}, "spacing of the requests")
+      .option("--burstiness", raw.burstiness, "shape of gamma gaps; below 1 is burstier than poisson", 0.01, 1000)
+      .option("--ramp-to", raw.ramp_to, "the rate moves linearly to this over the requests", 0, 1e6)
       .option("--requests", raw.requests, "how many requests", 1, 10'000'000)
       .option("--trace", raw.trace, "replay times: JSON lines with at_ms, or raw.jsonl.zst of a run", "FILE")
-      .option("--max-connections", raw.max_connections, "connections opened ahead", 1, 4096);
+      .option("--max-connections", raw.max_connections, "connections opened ahead", 1, 4096)
+      .option("--turns", raw.turns, "conversations of so many turns at the largest level: what a prefix cache is worth", 0, 1000);
 }
 
 Result<Plan> make_plan(const RawOptions& raw, cli::Args args) {
@@ -226,12 +269,32 @@ Result<Plan> make_plan(const RawOptions& raw, cli::Args args) {
   DSF_OK(fill_rate(raw, plan));
   plan.out = raw.out;
   plan.cooldown_ms = raw.cooldown_ms;
-  plan.probe = !raw.no_probe;
+  plan.retry_level = raw.retry_level;
+  plan.probe = {!raw.no_probe, raw.latency_probe, raw.coherence};
+  plan.resume = raw.resume;
   plan.save_text = raw.save_text;
   plan.json_output = raw.common.json;
   plan.quiet = raw.common.quiet;
   for (int i = 0; i < args.argc; ++i) plan.argv.emplace_back(args.argv[i]);  // secrets never travel in argv
   return plan;
+}
+
+Result<std::vector<Plan>> make_plans(const RawOptions& raw, cli::Args args) {
+  const std::vector<std::string> lines = split(raw.input_lines), rates = split(raw.rate);
+  if (lines.size() > 1 && rates.size() > 1) return usage("--rate", "two sweeps at once", "sweep --input-lines or --rate");
+  std::vector<Plan> out;
+  const bool sweep = lines.size() > 1 || rates.size() > 1;
+  for (const auto& n : lines) {
+    for (const auto& rate : rates) {
+      RawOptions one = raw;
+      one.input_lines = n;
+      one.rate = rate;
+      if (sweep) one.out = (std::filesystem::path(raw.out) / (lines.size() > 1 ? "lines-" + n : "rate-" + rate)).string();
+      DSF_TRY(Plan plan, make_plan(one, args));
+      out.push_back(std::move(plan));
+    }
+  }
+  return out;
 }
 
 }  // namespace dsf::bench

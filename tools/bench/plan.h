@@ -18,8 +18,10 @@ struct Gates {
 
 // Requests at given times instead of the matrix.
 struct RatePlan {
-  std::string kind;                    // "constant", "poisson", "trace"; empty: the matrix
+  std::string kind;                    // "constant", "poisson", "gamma", "trace"; empty: the matrix
   double rate = 0;                     // requests/s
+  double ramp_to = 0;                  // > 0: the rate grows or falls linearly to this over the requests
+  double burstiness = 1;               // shape of the gamma gaps: 1 is poisson, less is burstier
   int64_t requests = 0;
   std::string trace_path;
   std::string trace_sha256;
@@ -32,6 +34,13 @@ struct RatePlan {
   int64_t max_connections = 256;
 };
 
+// What is asked of the server before anything is measured (bench.md 4.7, 5).
+struct ProbePlan {
+  bool features = true;                // which optional members are honoured
+  std::string latency = "none";        // "api" (GET models), "generation" (one token of a short prompt): floor of a round trip
+  bool coherence = false;              // one question with a known answer
+};
+
 struct Plan {
   Settings settings;
   Target target;
@@ -41,7 +50,10 @@ struct Plan {
   json::Value meta = json::Value::object();
   std::vector<std::string> argv;       // without secrets
   int64_t cooldown_ms = 500;
-  bool probe = true, save_text = false, json_output = false, quiet = false;
+  int64_t retry_level = 0;             // whole levels with failures are run again, at most so often
+  int64_t turns = 0;                   // > 0: sessions of so many turns instead of the matrix
+  ProbePlan probe;
+  bool resume = false, save_text = false, json_output = false, quiet = false;
 };
 
 }  // namespace dsf::bench

@@ -14,6 +14,10 @@ namespace {
 using json::Value;
 
 constexpr int64_t kProbeTokens = 8;
+constexpr int kLatencySamples = 5;
+constexpr const char* kQuestion = "What is 17*23? Answer with the number only.";
+constexpr const char* kAnswer = "391";
+constexpr int64_t kAnswerTokens = 64, kThinkingTokens = 512;
 
 class Prober {
  public:
@@ -22,14 +26,16 @@ class Prober {
   Result<Probe> run() {
     DSF_OK(ask_models());
     ask_extras();
-    if (!plan_.probe) {
+    if (plan_.probe.features) {
+      for (const auto& thinking : plan_.settings.thinkings) DSF_OK(find_style(thinking));
+      find_weights();
+      for (const auto& thinking : plan_.settings.thinkings) compare_prompts(thinking);
+      note_features();
+    } else {
       for (const auto& thinking : plan_.settings.thinkings) out_.features.thinking_style[thinking] = fixed_style();
-      return std::move(out_);
     }
-    for (const auto& thinking : plan_.settings.thinkings) DSF_OK(find_style(thinking));
-    find_weights();
-    for (const auto& thinking : plan_.settings.thinkings) compare_prompts(thinking);
-    note_features();
+    if (plan_.probe.latency != "none") note("latency", latency());
+    if (plan_.probe.coherence) note("coherence", coherence());
     return std::move(out_);
   }
 
@@ -83,6 +89,7 @@ class Prober {
       const auto parsed = json::parse(version->body, "/version", {.reject_duplicate_keys = false});
       out_.server.set("version", parsed ? *parsed : Value(clean_utf8(version->body.substr(0, 200))));
     }
+    if (const auto health = control_.get(control_.root() + "/health")) out_.server.set("health_status", health->status);
     const std::string url = plan_.target.metrics_url == "auto" ? control_.root() + "/metrics" : plan_.target.metrics_url;
     if (url.empty() || url == "none") return;
     const auto metrics = control_.get(url);
@@ -95,29 +102,79 @@ class Prober {
     out_.server.set("metrics_digests", std::move(digests));
   }
 
-  // One small streamed request.
+  void note(const char* key, Value value) {
+    if (out_.facts.is_null()) out_.facts = Value::object();
+    out_.facts.set(key, std::move(value));
+  }
+
+  std::string completions_path(const http::Url& url) const { return url.path + (plan_.settings.endpoint_kind == "chat" ? "/chat/completions" : "/completions"); }
+
+  // One small streamed request with a prompt of the probe's own.
   Request ask(const std::string& thinking, const std::string& style, const Features& features, int64_t text_slot) {
     const PromptKey key{plan_.settings.seed, plan_.settings.input_lines, "warmup", "probe", 0, 0, text_slot};
-    const std::string text = prompt_text(key);
-    const Body body = make_body(plan_.settings, plan_.target, features, thinking, style, text, kProbeTokens);
+    std::string reply;
+    return ask_text(thinking, style, features, key.text(), prompt_text(key), kProbeTokens, reply);
+  }
+
+  Request ask_text(const std::string& thinking, const std::string& style, const Features& features, const std::string& key, const std::string& text, int64_t max_tokens,
+                   std::string& reply) {
+    const Body body = make_body(plan_.settings, plan_.target, features, thinking, style, {text, {}}, max_tokens);
     const auto url = http::parse_url(plan_.target.base_url);
     network_.prepare(1, "");
-    const std::string path = url->path + (plan_.settings.endpoint_kind == "chat" ? "/chat/completions" : "/completions");
-    const auto captures = network_.run({{http_request(*url, path, body.json, plan_.target.api_key), std::nullopt}});
+    const auto captures = network_.run({{http_request(*url, completions_path(*url), body.json, plan_.target.api_key), std::nullopt}});
     Request r;
     r.id = "probe/" + thinking + "/" + style + "/" + std::to_string(out_.requests.size());
     r.phase = "probe";
     r.thinking = thinking;
     r.warmup = true;
-    r.prompt_key = key.text();
+    r.prompt_key = key;
     r.prompt_sha256 = body.prompt_sha256;
     r.prompt_bytes = body.prompt_bytes;
     r.body_sha256 = body.sha256;
     r.body_norm_sha256 = body.norm_sha256;
-    r.max_tokens = kProbeTokens;
-    assemble(captures.front(), r);
+    r.max_tokens = max_tokens;
+    reply = assemble(captures.front(), r).content;
     out_.requests.push_back(r);
     return r;
+  }
+
+  // The floor of a round trip: the least of a few, since everything else only adds to it.
+  Value latency() {
+    json::Array samples;
+    std::optional<double> floor_ms;
+    for (int i = 0; i < kLatencySamples; ++i) {
+      const auto ms = plan_.probe.latency == "api" ? api_latency_ms() : generation_latency_ms(i);
+      if (!ms) continue;
+      samples.emplace_back(*ms);
+      floor_ms = std::min(floor_ms.value_or(*ms), *ms);
+    }
+    return json::Object{{"kind", plan_.probe.latency}, {"samples_ms", std::move(samples)}, {"floor_ms", floor_ms ? Value(*floor_ms) : Value()}};
+  }
+
+  std::optional<double> api_latency_ms() {
+    const auto url = http::parse_url(plan_.target.base_url);
+    network_.prepare(1, "");
+    const auto captures = network_.run({{http_request(*url, url->path + "/models", "", plan_.target.api_key), std::nullopt}});
+    const Stamps& t = captures.front().t;
+    if (captures.front().http.status != 200 || !t.first_byte || !t.release) return std::nullopt;
+    return static_cast<double>(*t.first_byte - *t.release) / 1e6;
+  }
+
+  // The shortest prompt there is, one token: what any request costs before its own work begins.
+  std::optional<double> generation_latency_ms(int i) {
+    const std::string& thinking = plan_.settings.thinkings.front();
+    std::string reply;
+    const Request r = ask_text(thinking, out_.features.thinking_style[thinking], out_.features, "latency/" + std::to_string(i), std::to_string(i), 1, reply);
+    if (!r.ok() || !r.t.first_event) return std::nullopt;
+    return static_cast<double>(*r.t.first_event - *r.t.release) / 1e6;
+  }
+
+  // A fast server that answers rubbish is broken; one question with one answer finds the worst of it.
+  Value coherence() {
+    const std::string& thinking = plan_.settings.thinkings.front();
+    std::string reply;
+    ask_text(thinking, out_.features.thinking_style[thinking], out_.features, "coherence", kQuestion, thinking == "off" ? kAnswerTokens : kThinkingTokens, reply);
+    return json::Object{{"question", kQuestion}, {"answer", clean_utf8(std::string_view(reply).substr(0, 200))}, {"ok", reply.find(kAnswer) != std::string::npos}};
   }
 
   Result<void> find_style(const std::string& thinking) {
@@ -175,9 +232,9 @@ class Prober {
   }
 
   void note_features() {
-    const Planned sample{{plan_.settings.seed, plan_.settings.input_lines, "warmup", "probe", 0, 0, 0}, "", ""};
+    const PromptKey sample{plan_.settings.seed, plan_.settings.input_lines, "warmup", "probe", 0, 0, 0};
     out_.features.tokenize = plan_.settings.endpoint_kind == "chat" &&
-                             control_.tokenize_chat(prompt_text(sample.key), plan_.settings.thinkings.front()).has_value();
+                             control_.tokenize_chat({prompt_text(sample), {}}, plan_.settings.thinkings.front()).has_value();
     Value styles = Value::object();
     for (const auto& [thinking, style] : out_.features.thinking_style) styles.set(thinking, style);
     out_.facts = json::Object{{"thinking_style", styles}, {"include_usage", out_.features.include_usage},
@@ -193,6 +250,16 @@ class Prober {
 };
 
 }  // namespace
+
+Result<std::string> first_model(Control& control, const std::string& base_url) {
+  const std::string url = base_url + "/models";
+  DSF_TRY(const http::Response response, control.get(url));
+  const auto models = json::parse(response.body, url, {.reject_duplicate_keys = false});
+  const Value* data = models ? models->find("data") : nullptr;
+  const Value* id = data != nullptr && data->is_array() && !data->as_array().empty() ? data->as_array().front().find("id") : nullptr;
+  if (id == nullptr || !id->is_string()) return fail(Code::kRefused, url, "the server lists no model (status " + std::to_string(response.status) + ")", "name one with --model", "model_unknown");
+  return id->as_string();
+}
 
 Result<Probe> probe_server(const Plan& plan, Control& control, Network& network) { return Prober(plan, control, network).run(); }
 

@@ -22,5 +22,7 @@ struct Probe {
 
 // Errors: kRemote unreachable, kRefused "model_unknown" or "unauthorized", kRefused when no form of the request is accepted.
 Result<Probe> probe_server(const Plan& plan, Control& control, Network& network);
+// The id of the first model that the server lists. Errors: kRemote unreachable, kRefused without one.
+Result<std::string> first_model(Control& control, const std::string& base_url);
 
 }  // namespace dsf::bench

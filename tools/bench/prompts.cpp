@@ -1,5 +1,6 @@
 #include "tools/bench/prompts.h"
 
+#include <algorithm>
 #include <array>
 
 #include "dsf/codec/sha256.h"
@@ -66,19 +67,30 @@ struct Vector {
 }  // namespace
 
 std::string PromptKey::text() const {
-  std::string out(kPromptGenerator);
+  std::string out(style.empty() ? kPromptGenerator : std::string_view(style));
   out += "|seed=" + std::to_string(seed) + "|lines=" + std::to_string(lines) + "|phase=" + phase;
   out += "|thinking=" + thinking + "|c=" + std::to_string(c) + "|repeat=" + std::to_string(repeat);
   return out + "|slot=" + std::to_string(slot);
 }
 
-std::string prompt_text(const PromptKey& key) {
-  SplitMix64 random(first_u64_big_endian(codec::sha256(key.text())));
+uint64_t key_number(const PromptKey& key) { return first_u64_big_endian(codec::sha256(key.text())); }
+
+std::string nonce_line(const PromptKey& key) {
+  SplitMix64 random(key_number(key));
   std::string out;
   append_words(out, random, kNonceWords);
-  for (int64_t line = 0; line < key.lines; ++line) {
+  return out;
+}
+
+std::string prompt_text(const PromptKey& key) { return prompt_text_of_words(key, key.lines * kLineWords); }
+
+std::string prompt_text_of_words(const PromptKey& key, int64_t n_words) {
+  SplitMix64 random(key_number(key));
+  std::string out;
+  append_words(out, random, kNonceWords);
+  for (int64_t left = n_words; left > 0; left -= kLineWords) {
     out += '\n';
-    append_words(out, random, kLineWords);
+    append_words(out, random, static_cast<int>(std::min<int64_t>(left, kLineWords)));
     out += '.';
   }
   out += "\n\n";
@@ -94,8 +106,8 @@ std::string pass_hash(const std::vector<std::string>& prompt_sha256_hex) {
 
 bool prompt_selftest() {
   const std::array<Vector, 2> vectors = {
-      Vector{{1, 27, "decode", "off", 1, 0, 0}, "a3cb183fb36f2625bbda0e81dbee32852e2b1c678ad82f9aa6255240a7a2ae61"},
-      Vector{{1, 2, "decode", "off", 1, 0, 0}, "49931bb7428d0b78acf093912e147137fc14fc7a804403b1b5823faeb63bbb89"}};
+      Vector{{1, 27, "decode", "off", 1, 0, 0, {}}, "a3cb183fb36f2625bbda0e81dbee32852e2b1c678ad82f9aa6255240a7a2ae61"},
+      Vector{{1, 2, "decode", "off", 1, 0, 0, {}}, "49931bb7428d0b78acf093912e147137fc14fc7a804403b1b5823faeb63bbb89"}};
   for (const auto& v : vectors) {
     if (codec::sha256(prompt_text(v.key)).hex() != v.sha256) return false;
   }

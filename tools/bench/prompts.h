@@ -20,11 +20,18 @@ struct PromptKey {
   int64_t c = 1;            // concurrency level
   int64_t repeat = 0;
   int64_t slot = 0;
+  std::string style = {};   // empty: the word generator; else name and digest of the source, "bench-file/1|sha256=..."
   std::string text() const;  // the ASCII key string that is hashed
 };
 
 // One user message, ASCII, no trailing newline; 2157 bytes for 27 lines.
 std::string prompt_text(const PromptKey& key);
+// The same with n_words words in the body instead of whole lines, for prompts that are fitted to a number of tokens.
+std::string prompt_text_of_words(const PromptKey& key, int64_t n_words);
+// Eight words that no other key has: the first line of every made prompt.
+std::string nonce_line(const PromptKey& key);
+// The number behind a key, for choices that must be the same everywhere.
+uint64_t key_number(const PromptKey& key);
 
 // SHA-256 of the concatenated "<hex>\n" of the prompt hashes in order (C ascending, slot ascending).
 std::string pass_hash(const std::vector<std::string>& prompt_sha256_hex);

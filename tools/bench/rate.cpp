@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
+#include <numbers>
 #include <random>
 
 #include "dsf/codec/sha256.h"
@@ -37,6 +37,20 @@ Result<void> from_raw(RatePlan& plan) {
   return {};
 }
 
+// 53 bits to (0,1]. The standard's distributions differ between libraries; a schedule must not.
+double uniform(std::mt19937_64& random) { return (static_cast<double>(random() >> 11) + 1) * 0x1p-53; }
+
+// Gamma with mean shape, by Marsaglia and Tsang's method on Box and Muller's normals; below shape 1 by the power of a uniform.
+double gamma_value(std::mt19937_64& random, double shape) {
+  if (shape < 1) return gamma_value(random, shape + 1) * std::pow(uniform(random), 1 / shape);
+  const double d = shape - 1.0 / 3, c = 1 / std::sqrt(9 * d);
+  while (true) {
+    const double normal = std::sqrt(-2 * std::log(uniform(random))) * std::cos(2 * std::numbers::pi * uniform(random));
+    const double v = std::pow(1 + c * normal, 3);
+    if (v > 0 && std::log(uniform(random)) < 0.5 * normal * normal + d - d * v + d * std::log(v)) return d * v;
+  }
+}
+
 std::string cell(const std::optional<double>& v) { return format_number(v, 1); }
 
 }  // namespace
@@ -46,9 +60,10 @@ void schedule_rate(RatePlan& plan, uint64_t seed) {
   double t_s = 0;
   for (int64_t i = 0; i < plan.requests; ++i) {
     plan.items.push_back({static_cast<int64_t>(t_s * 1e9), {}, 0});
-    // 53 bits to (0,1]: the standard's distributions differ between libraries.
-    const double u = (static_cast<double>(random() >> 11) + 1) * 0x1p-53;
-    t_s += plan.kind == "poisson" ? -std::log(u) / plan.rate : 1 / plan.rate;
+    const double progress = plan.requests > 1 ? static_cast<double>(i) / static_cast<double>(plan.requests - 1) : 0;
+    const double rate = plan.ramp_to > 0 ? plan.rate + (plan.ramp_to - plan.rate) * progress : plan.rate;
+    const double gap = plan.kind == "poisson" ? -std::log(uniform(random)) : plan.kind == "gamma" ? gamma_value(random, plan.burstiness) / plan.burstiness : 1;
+    t_s += gap / rate;
   }
 }
 
@@ -88,7 +103,11 @@ std::string rate_table(const RunData& data) {
   const LevelMetrics m = level_metrics(all);
   std::string out = "# " + data.run.find("label")->as_string() + ": open loop\n\n";
   out += std::to_string(m.ok) + " of " + std::to_string(all.size()) + " requests ok, " + cell(m.request_rate) + " requests/s, " + cell(m.total_token_rate) +
-         " tokens/s in and out.\n\n| | min | p50 | p90 | p99 | max |\n|---|---|---|---|---|---|\n";
+         " tokens/s in and out.";
+  if (const auto steady = steady_window(all, 1, 0.1)) {
+    out += " " + cell(steady->rate()) + " output tokens/s in the steady window (some stream live, a tenth cut off both ends).";
+  }
+  out += "\n\n| | min | p50 | p90 | p99 | max |\n|---|---|---|---|---|---|\n";
   const auto row = [&](const char* name, const std::vector<double>& v) {
     out += std::string("| ") + name + " | " + cell(min_of(v)) + " | " + cell(quantile(v, 0.5)) + " | " + cell(quantile(v, 0.9)) + " | " +
            cell(quantile(v, 0.99)) + " | " + cell(max_of(v)) + " |\n";

@@ -8,7 +8,7 @@
 
 namespace dsf::bench {
 
-// Fills items for kind "constant" or "poisson" from rate, requests and the seed.
+// Fills items for kind "constant", "poisson" or "gamma" from rate, ramp, requests and the seed.
 void schedule_rate(RatePlan& plan, uint64_t seed);
 // Reads a trace: JSON lines {"at_ms": N, "prompt": TEXT?, "output_tokens": N?}, or raw records of an earlier run (their release times).
 // Errors: kMissing, kContent, kUsage when it is empty.

@@ -1,9 +1,11 @@
 #include "tools/bench/run_data.h"
 
 #include <algorithm>
+#include <array>
 
 #include "dsf/codec/sha256.h"
 #include "dsf/io/file.h"
+#include "tools/bench/fields.h"
 #include "tools/bench/raw_file.h"
 #include "tools/bench/scrape.h"
 
@@ -13,35 +15,29 @@ namespace {
 using json::Cursor;
 using json::Value;
 
+constexpr std::array<Field<LevelRecord>, 6> kPlace = {{{"phase", &LevelRecord::phase},
+                                                       {"thinking", &LevelRecord::thinking},
+                                                       {"repeat", &LevelRecord::repeat},
+                                                       {"c", &LevelRecord::c},
+                                                       {"attempt", &LevelRecord::attempt, true},
+                                                       {"warmup", &LevelRecord::warmup}}};
+constexpr std::array<Field<LevelRecord>, 6> kMeasured = {{{"ok", &LevelRecord::ok},
+                                                          {"failed", &LevelRecord::failed},
+                                                          {"spread_ns", &LevelRecord::spread_ns},
+                                                          {"client_cpu_ns", &LevelRecord::cpu_ns},
+                                                          {"wall_ns", &LevelRecord::wall_ns},
+                                                          {"lag_max_ns", &LevelRecord::lag_max_ns}}};
+
 Value place(std::string_view type, const LevelRecord& level) {
-  Value out = Value::object();
-  out.set("type", type);
-  out.set("phase", level.phase);
-  out.set("thinking", level.thinking);
-  out.set("repeat", level.repeat);
-  out.set("c", level.c);
-  out.set("warmup", level.warmup);
+  Value out = json::Object{{"type", type}};
+  write_fields(out, level, kPlace);
   return out;
 }
 
 Result<LevelRecord> read_place(const Cursor& at) {
   LevelRecord out;
-  DSF_TRY(out.phase, at.string_at("phase"));
-  DSF_TRY(out.thinking, at.string_at("thinking"));
-  DSF_TRY(out.repeat, at.integer_at("repeat", 0));
-  DSF_TRY(out.c, at.integer_at("c", 1));
-  DSF_TRY(out.warmup, at.boolean_or("warmup", false));
+  DSF_OK(read_fields(at, out, kPlace));
   return out;
-}
-
-Result<void> read_level_end(const Cursor& at, LevelRecord& level) {
-  DSF_TRY(level.ok, at.integer_at("ok", 0));
-  DSF_TRY(level.failed, at.integer_at("failed", 0));
-  DSF_TRY(level.spread_ns, at.integer_at("spread_ns", 0));
-  DSF_TRY(level.cpu_ns, at.integer_at("client_cpu_ns", 0));
-  DSF_TRY(level.wall_ns, at.integer_at("wall_ns", 0));
-  DSF_TRY(level.lag_max_ns, at.integer_at("lag_max_ns", 0));
-  return {};
 }
 
 Result<void> read_scrape(const Cursor& at, std::map<std::string, double>& out) {
@@ -72,7 +68,8 @@ Result<void> take_record(const Value& record, const std::string& subject, RunDat
     DSF_TRY(const LevelRecord key, read_place(at));
     if (key.warmup) return {};
     LevelRecord& level = level_of(out.levels, key);
-    if (type == "level_end") return read_level_end(at, level);
+    level.attempt = std::max(level.attempt, key.attempt);
+    if (type == "level_end") return read_fields(at, level, kMeasured);
     DSF_TRY(const std::string when, at.string_at("when"));
     return read_scrape(at, when == "before" ? level.before : level.after);
   } else if (type == "token_check") {
@@ -91,12 +88,7 @@ Result<void> take_record(const Value& record, const std::string& subject, RunDat
 
 Value to_json(const LevelRecord& level) {
   Value out = place("level_end", level);
-  out.set("ok", level.ok);
-  out.set("failed", level.failed);
-  out.set("spread_ns", level.spread_ns);
-  out.set("client_cpu_ns", level.cpu_ns);
-  out.set("wall_ns", level.wall_ns);
-  out.set("lag_max_ns", level.lag_max_ns);
+  write_fields(out, level, kMeasured);
   return out;
 }
 
@@ -137,6 +129,11 @@ Result<RunData> load_run(const std::filesystem::path& dir) {
     DSF_OK(take_record(raw.records[i], raw_path.string() + ":" + std::to_string(i + 1), out));
   }
   if (out.state.empty()) out.state = "killed";
+  std::erase_if(out.requests, [&](const Request& r) {
+    return std::any_of(out.levels.begin(), out.levels.end(), [&](const LevelRecord& l) {
+      return l.phase == r.phase && l.thinking == r.thinking && l.repeat == r.repeat && l.c == r.c && l.attempt > r.attempt;
+    });
+  });
   return out;
 }
 

@@ -14,7 +14,7 @@ inline constexpr std::string_view kRunSchema = "bench.run/1";
 
 struct LevelRecord {
   std::string phase, thinking;
-  int64_t repeat = 0, c = 1;
+  int64_t repeat = 0, c = 1, attempt = 0;
   bool warmup = false;
   int64_t ok = 0, failed = 0, spread_ns = 0, cpu_ns = 0, wall_ns = 0, lag_max_ns = 0;
   std::map<std::string, double> before, after;  // server counters around the level; empty: not scraped
@@ -31,7 +31,7 @@ struct TokenCheck {
 struct RunData {
   std::filesystem::path dir;
   json::Value run;                    // run.json
-  std::vector<Request> requests;      // warm-up excluded
+  std::vector<Request> requests;      // warm-up and attempts that were run again excluded
   std::vector<LevelRecord> levels;    // warm-up excluded
   std::vector<TokenCheck> token_checks;
   std::string state;                  // "complete", "partial", "aborted", "killed"

@@ -1,6 +1,7 @@
 #include "tools/bench/run_json.h"
 
 #include <sys/utsname.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <array>
@@ -58,6 +59,7 @@ Value client_json() {
   out.set("cpu", cpu_model());
   out.set("cores", static_cast<int64_t>(std::thread::hardware_concurrency()));
   out.set("governor", first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"));
+  out.set("selftest", "ok");  // the prompt vectors: without them no run starts
   out.set("load_start", load_average());
   return out;
 }
@@ -78,7 +80,28 @@ Value rules_json(const Gates& g) {
   return out;
 }
 
-Value instant() { return json::Object{{"utc", now_rfc3339()}, {"monotonic_ns", monotonic_ns()}}; }
+int64_t clock_ns(clockid_t id) {
+  timespec ts{};
+  clock_gettime(id, &ts);
+  return ts.tv_sec * 1'000'000'000 + ts.tv_nsec;
+}
+
+// One instant on three clocks: MONOTONIC times everything, REALTIME shows steps of the date, BOOTTIME shows a suspended machine.
+Value instant() {
+  return json::Object{{"utc", now_rfc3339()}, {"monotonic_ns", monotonic_ns()}, {"realtime_ns", clock_ns(CLOCK_REALTIME)}, {"boottime_ns", clock_ns(CLOCK_BOOTTIME)}};
+}
+
+// How far the other clocks moved against MONOTONIC between two instants.
+Value clock_drift(const Value& start, const Value& end) {
+  const auto at = [](const Value& instant, const char* key) { return instant.find(key) == nullptr ? 0 : instant.find(key)->to_i64().value_or(0); };
+  const auto moved = [&](const char* key) { return at(end, key) - at(start, key); };
+  return json::Object{{"realtime_drift_ns", moved("realtime_ns") - moved("monotonic_ns")}, {"suspended_ns", moved("boottime_ns") - moved("monotonic_ns")}};
+}
+
+Value rate_json(const Plan& plan) {
+  return json::Object{{"kind", plan.rate.kind}, {"rate", plan.rate.rate}, {"ramp_to", plan.rate.ramp_to}, {"burstiness", plan.rate.burstiness},
+                      {"requests", static_cast<int64_t>(plan.rate.items.size())}, {"settings", settings_json(plan.settings, "rate", plan.settings.thinkings.front())}};
+}
 
 }  // namespace
 
@@ -87,6 +110,15 @@ std::string new_run_id() {
   std::array<char, 40> text{};
   std::snprintf(text.data(), text.size(), "%012llx-%08x", static_cast<unsigned long long>(unix_time_ms()), random());
   return text.data();
+}
+
+json::Value passes_json(const Plan& plan) {
+  json::Array passes;
+  if (!plan.rate.kind.empty() || plan.turns > 0) return passes;
+  for (const auto& thinking : plan.settings.thinkings) {
+    for (const auto& phase : plan.settings.phases) passes.push_back(settings_json(plan.settings, phase, thinking));
+  }
+  return passes;
 }
 
 json::Value run_json(const Plan& plan, const Probe& probe, const std::string& run_id) {
@@ -103,14 +135,10 @@ json::Value run_json(const Plan& plan, const Probe& probe, const std::string& ru
   out.set("model", plan.target.model);
   out.set("tool", tool_json());
   out.set("argv", texts(plan.argv));
-  json::Array passes;
-  for (const auto& thinking : plan.settings.thinkings) {
-    for (const auto& phase : plan.settings.phases) passes.push_back(settings_json(plan.settings, phase, thinking));
-  }
-  out.set("passes", plan.rate.kind.empty() ? Value(std::move(passes)) : Value::array());
-  if (!plan.rate.kind.empty()) {
-    out.set("rate", json::Object{{"kind", plan.rate.kind}, {"rate", plan.rate.rate}, {"requests", static_cast<int64_t>(plan.rate.items.size())},
-                                 {"settings", settings_json(plan.settings, "rate", plan.settings.thinkings.front())}});
+  out.set("passes", passes_json(plan));
+  if (!plan.rate.kind.empty()) out.set("rate", rate_json(plan));
+  if (plan.turns > 0) {
+    out.set("session", json::Object{{"turns", plan.turns}, {"c", plan.settings.levels.back()}, {"settings", settings_json(plan.settings, "session", plan.settings.thinkings.front())}});
   }
   out.set("rules", rules_json(plan.gates));
   out.set("started", instant());
@@ -122,9 +150,20 @@ json::Value run_json(const Plan& plan, const Probe& probe, const std::string& ru
   return out;
 }
 
+void note_resumed(Value& run, const Plan& plan) {
+  if (run.find("resumed") == nullptr) run.set("resumed", Value::array());
+  Value here = instant();
+  here.set("argv", texts(plan.argv));
+  run.find("resumed")->push(std::move(here));
+  run.set("state", "running");
+}
+
 void finish_run_json(Value& run, const std::string& state) {
   run.set("state", state);
+  const Value* resumed = run.find("resumed");
+  const Value start = resumed == nullptr ? *run.find("started") : resumed->as_array().back();
   run.set("ended", instant());
+  run.set("clock", clock_drift(start, *run.find("ended")));
   run.find("client")->set("load_end", load_average());
 }
 

@@ -5,8 +5,11 @@
 
 namespace dsf::bench {
 std::string new_run_id();  // time and random bits, hexadecimal
-// passes: settings of each pass in the order in which they run.
+// Settings of each pass in the order in which they run; empty for what is not the matrix.
+json::Value passes_json(const Plan& plan);
 json::Value run_json(const Plan& plan, const Probe& probe, const std::string& run_id);
-// Adds the end: state, time, load.
+// A later process goes on with this run.
+void note_resumed(json::Value& run, const Plan& plan);
+// Adds the end: state, time, load, and what the clocks did meanwhile.
 void finish_run_json(json::Value& run, const std::string& state);
 }  // namespace dsf::bench

@@ -1,5 +1,6 @@
 #pragma once
 // What a run is meant to measure, and against what. Settings are everything that two compared runs must share; Target is the rest.
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -8,7 +9,7 @@
 
 #include "dsf/json/json.h"
 #include "tools/bench/network.h"
-#include "tools/bench/prompts.h"
+#include "tools/bench/prompt_source.h"
 
 namespace dsf::bench {
 
@@ -20,20 +21,26 @@ struct Settings {
   std::vector<std::string> thinkings;       // as given: "off", "75"
   int64_t output_tokens = 64;               // of decode passes; a prefill pass asks for one
   int64_t repeats = 1;
-  bool warmup = true;
+  std::string warmup = "c1+max";            // "none", "c1+max", "all" (every level), "steady" (C1 until its rate settles, then the largest)
   std::string order = "asc";                // "asc", "desc", "shuffle:SEED"
   double temperature = 0;
   std::optional<double> top_p;
   std::optional<int64_t> sample_seed;
   bool ignore_eos = false;
   json::Value extra_body = json::Value::object();
-  std::string connections = "keep-alive";
+  std::vector<std::string> engine_only;     // members of extra_body that a comparison ignores
+  std::string connections = "keep-alive";   // or "new": opened inside the timed region
   std::string endpoint_kind = "chat";       // or "completions"
+  PromptSource prompts;
+  int64_t input_tokens = 0;                 // > 0: prompts are fitted to so many tokens by the server's /tokenize
+  int64_t requests_per_level = 0;           // > 0: closed loop, so many requests at constant concurrency C
+  double steady_trim = 0.1;                 // closed loop: share cut off both ends of the steady window
 
+  int64_t requests_at(int64_t c) const { return requests_per_level > 0 ? std::max(requests_per_level, c) : c; }
   int64_t max_tokens(const std::string& phase) const { return phase == "prefill" ? 1 : output_tokens; }
 };
 
-// The members of settings_sha256 for one pass (bench.md 3.2).
+// The members of settings_sha256 for one pass (bench.md 3.2). What the specification does not list appears only when it was asked for.
 json::Value settings_json(const Settings& settings, const std::string& phase, const std::string& thinking);
 std::string settings_sha256(const json::Value& settings);
 // Members sorted at every depth.
@@ -62,10 +69,11 @@ struct Target {
   bool insecure = false;
 };
 
-// One planned request: key and text.
+// One planned request: key and prompt.
 struct Planned {
   PromptKey key;
-  std::string text, sha256;
+  Prompt prompt;
+  std::string sha256;
 };
 
 struct Level {

@@ -29,6 +29,22 @@ std::optional<double> mean(const std::vector<double>& values) {
   return sum / static_cast<double>(values.size());
 }
 
+std::optional<LineFit> fit_line(const std::vector<std::pair<double, double>>& points) {
+  if (points.size() < 2) return std::nullopt;
+  const auto n = static_cast<double>(points.size());
+  double mean_x = 0, mean_y = 0, xx = 0, xy = 0;
+  for (const auto& [x, y] : points) {
+    mean_x += x / n;
+    mean_y += y / n;
+  }
+  for (const auto& [x, y] : points) {
+    xx += (x - mean_x) * (x - mean_x);
+    xy += (x - mean_x) * (y - mean_y);
+  }
+  if (!(xx > 0)) return std::nullopt;
+  return LineFit{mean_y - xy / xx * mean_x, xy / xx};
+}
+
 std::optional<double> stddev(const std::vector<double>& values) {
   if (values.size() < 2) return std::nullopt;
   const double m = *mean(values);

@@ -24,6 +24,12 @@ struct Weighted {
 std::optional<double> weighted_quantile(std::vector<Weighted> values, double q);
 std::optional<double> weighted_mean(const std::vector<Weighted>& values);
 
+// y = offset + slope x by least squares; nullopt with fewer than two different x.
+struct LineFit {
+  double offset = 0, slope = 0;
+};
+std::optional<LineFit> fit_line(const std::vector<std::pair<double, double>>& points);
+
 // Paired ratio B/A over repeats: geometric mean and, for 2..10 pairs, the 95 % interval from Student's t on the logs.
 struct Ratio {
   double value = 0;

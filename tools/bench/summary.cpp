@@ -17,7 +17,8 @@ using json::Value;
 // What of run.json rules the computation.
 struct Rules {
   int64_t cache_tolerance = 64, allow_failures = 0;
-  bool allow_cached = false;
+  bool allow_cached = false, incoherent = false;
+  std::optional<double> latency_floor_ms;
   Slo slo;
   std::vector<std::string> fail_under, fail_over;
 };
@@ -42,6 +43,13 @@ Result<Rules> read_rules(const Cursor& run) {
   DSF_TRY(out.allow_cached, rules.boolean_or("allow_cached", false));
   DSF_TRY(out.fail_under, strings(rules, "fail_under"));
   DSF_TRY(out.fail_over, strings(rules, "fail_over"));
+  if (const auto probe = run.maybe("probe")) {
+    if (const auto latency = probe->maybe("latency")) out.latency_floor_ms = latency->maybe("floor_ms") ? latency->value().find("floor_ms")->to_double() : std::nullopt;
+    if (const auto coherence = probe->maybe("coherence")) {
+      DSF_TRY(const bool ok, coherence->boolean_or("ok", true));
+      out.incoherent = !ok;
+    }
+  }
   if (const auto slo = rules.maybe("slo")) {
     const auto bound = [&](std::string_view key) { return slo->maybe(key) ? slo->value().find(key)->to_double() : std::nullopt; };
     out.slo = {bound("ttft_ms"), bound("tpot_ms"), bound("e2e_ms")};
@@ -58,7 +66,7 @@ std::optional<double> median_of(const std::vector<std::optional<double>>& values
 }
 
 void choose_decode(Cell& cell, const std::string& formula) {
-  if (cell.c == 1) {
+  if (cell.c == 1 && !cell.runs.front().closed_loop) {
     std::vector<std::optional<double>> d, ref;
     for (const Request* r : cell.requests) {
       const RequestMetrics m = request_metrics(*r);
@@ -88,8 +96,52 @@ void client_facts(Cell& cell, const std::vector<const LevelRecord*>& levels) {
     cell.lag_max_ns = std::max(cell.lag_max_ns, level->lag_max_ns);
     if (level->spread_ns > 10'000'000) cell.flags.emplace_back("barrier_spread");
     if (!level->before.empty() && !level->after.empty()) cell.server = difference(level->before, level->after);
+    cell.attempts = std::max(cell.attempts, level->attempt + 1);
   }
   if (cell.cpu_fraction > 0.5 || cell.lag_max_ns > 5'000'000) cell.flags.emplace_back("client_bound");
+}
+
+// Draft acceptance as engines report it inside a stream: {"rounds": N, "accepted": N} or "tokens_per_round", in any member that we do not know.
+void find_rounds(const Value& value, double& rounds, double& tokens) {
+  if (!value.is_object()) return;
+  const auto number = [&](std::string_view key) { return value.find(key) == nullptr ? std::nullopt : value.find(key)->to_double(); };
+  const auto r = number("rounds"), accepted = number("accepted"), each = number("tokens_per_round");
+  if (r && *r > 0 && (accepted || each)) {
+    rounds += *r;
+    tokens += accepted ? *r + *accepted : *r * *each;
+    return;
+  }
+  if (each && !r) {
+    rounds += 1;
+    tokens += *each;
+    return;
+  }
+  for (const auto& [key, member] : value.as_object()) find_rounds(member, rounds, tokens);
+}
+
+void draft_acceptance(Cell& cell) {
+  double rounds = 0, tokens = 0;
+  for (const Request* r : cell.requests) {
+    if (r->ok()) find_rounds(r->server_ext, rounds, tokens);
+  }
+  cell.tokens_per_round = rounds > 0 ? std::optional(tokens / rounds) : cell.server.tokens_per_round;
+}
+
+void less_floor(Cell& cell, double floor_ms) {
+  std::vector<double> rates;
+  for (const Request* r : cell.requests) {
+    const auto ttfr_ms = request_metrics(*r).ttfr_ms;
+    if (r->ok() && ttfr_ms && *ttfr_ms > floor_ms && r->usage.prompt) rates.push_back(static_cast<double>(*r->usage.prompt) * 1000 / (*ttfr_ms - floor_ms));
+  }
+  cell.prefill_less_floor = mean(rates);
+}
+
+// In a one-token phase a first token far below its level's median has probably come out of a cache.
+void suspicious_ttft(Cell& cell) {
+  for (const auto& m : cell.runs) {
+    const auto middle = median(m.ttft_ms), least = min_of(m.ttft_ms);
+    if (m.ttft_ms.size() > 1 && *least < 0.4 * *middle) cell.flags.emplace_back("suspicious_ttft");
+  }
 }
 
 void unique_flags(std::vector<std::string>& flags) {
@@ -122,6 +174,9 @@ void judge_cell(Cell& cell, const Rules& rules, const std::string& evidence) {
 Cell make_cell(const RunData& data, const Pass& pass, int64_t c, int64_t repeats, const Rules& rules) {
   Cell cell;
   cell.c = c;
+  const Value* closed_loop = pass.settings.find("requests_per_level");
+  const int64_t planned = closed_loop == nullptr ? c : std::max(c, closed_loop->to_i64().value_or(c));
+  const double trim = closed_loop == nullptr ? 0 : pass.settings.find("steady_trim")->to_double().value_or(0);
   std::vector<const LevelRecord*> levels;
   for (int64_t repeat = 0; repeat < repeats; ++repeat) {
     std::vector<const Request*> group;
@@ -129,18 +184,21 @@ Cell make_cell(const RunData& data, const Pass& pass, int64_t c, int64_t repeats
       if (r.phase == pass.phase && r.thinking == pass.thinking && r.c == c && r.repeat == repeat) group.push_back(&r);
     }
     std::sort(group.begin(), group.end(), [](const Request* a, const Request* b) { return a->slot < b->slot; });
-    cell.runs.push_back(level_metrics(group));
-    cell.runs.back().planned = c;
+    cell.runs.push_back(level_metrics(group, c, trim));
+    cell.runs.back().planned = planned;
     cell.ok += cell.runs.back().ok;
     cell.requests.insert(cell.requests.end(), group.begin(), group.end());
     for (const auto& l : data.levels) {
       if (l.phase == pass.phase && l.thinking == pass.thinking && l.c == c && l.repeat == repeat) levels.push_back(&l);
     }
   }
-  cell.planned = c * repeats;
+  cell.planned = planned * repeats;
   cell.complete = cell.ok == cell.planned;
   client_facts(cell, levels);
   if (pass.phase == "decode") choose_decode(cell, pass.decode_formula);
+  else suspicious_ttft(cell);
+  draft_acceptance(cell);
+  if (rules.latency_floor_ms) less_floor(cell, *rules.latency_floor_ms);
   for (const auto& m : cell.runs) cell.prefill_repeats.push_back(m.prefill);
   cell.prefill = median_of(cell.prefill_repeats);
   if (repeats == 1 && (rules.slo.ttft_ms || rules.slo.tpot_ms || rules.slo.e2e_ms)) cell.good = goodput(cell.requests, rules.slo);
@@ -162,6 +220,7 @@ Result<Pass> make_pass(const RunData& data, const Cursor& at, const Rules& rules
     pass.cells.push_back(make_cell(data, pass, c, repeats, rules));
     pass.planned += pass.cells.back().planned;
     pass.ok += pass.cells.back().ok;
+    for (const auto& m : pass.cells.back().runs) pass.ttft_ms.insert(pass.ttft_ms.end(), m.ttft_ms.begin(), m.ttft_ms.end());
   }
   return pass;
 }
@@ -184,6 +243,7 @@ void judge(Summary& s, const Rules& rules) {
       if (cell.cpu_fraction > 0.8) add_reason(s.reasons, "client_bound");
     }
   }
+  if (rules.incoherent) add_reason(s.reasons, "incoherent");
   if (s.state != "complete") add_reason(s.reasons, "not_complete");
   else if (failed > rules.allow_failures) add_reason(s.reasons, "requests_failed");
 }

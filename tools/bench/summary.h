@@ -26,10 +26,12 @@ struct Cell {
   std::string decode_form;         // "d", "d_ref", "window", "span"; empty: no decode number
   std::vector<std::optional<double>> decode_repeats;
   std::optional<double> decode_d, decode_ref;  // C1 only: both forms
-  std::optional<double> prefill;
+  std::optional<double> prefill, prefill_less_floor;  // the second: mean of p / (TTFR - floor), with --latency-probe
   std::vector<std::optional<double>> prefill_repeats;
   std::optional<Goodput> good;
   ServerDelta server;
+  std::optional<double> tokens_per_round;  // draft acceptance, from the server's own blocks in the streams, else from its counters
+  int64_t attempts = 1;                    // 2 and more: the level was run again after failures
   double cpu_fraction = 0;
   int64_t lag_max_ns = 0;
 };
@@ -45,6 +47,7 @@ struct Pass {
   std::string cache_evidence;   // "usage", "metrics", "none"
   std::string token_check;      // worst of the repeats
   std::string thinking_check;   // "verified", "unverified", "mismatch"
+  std::vector<double> ttft_ms;  // of all levels and repeats together
   std::vector<Cell> cells;      // C ascending
   const Cell* cell(int64_t c) const;
   // Best prefill over eligible cells, ties to the smaller C.

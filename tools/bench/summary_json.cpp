@@ -89,14 +89,16 @@ Value cell_json(const Cell& cell) {
   out.set("completion_tokens", counts_json(cell, [](const Request& r) -> const std::optional<int64_t>& { return r.n_tokens; }));
   out.set("cached_tokens", counts_json(cell, [](const Request& r) -> const std::optional<int64_t>& { return r.usage.cached; }));
   out.set("decode", decode_json(cell));
-  out.set("prefill", json::Object{{"value", number(cell.prefill)}, {"uncached", number(m.prefill_uncached)}, {"user_mean", number(m.prefill_user)}, {"repeats", numbers(cell.prefill_repeats)}});
+  out.set("attempts", cell.attempts);
+  out.set("prefill", json::Object{{"value", number(cell.prefill)}, {"uncached", number(m.prefill_uncached)}, {"user_mean", number(m.prefill_user)},
+                                  {"less_floor", number(cell.prefill_less_floor)}, {"repeats", numbers(cell.prefill_repeats)}});
   set_latencies(cell, out);
   out.set("tokens_per_event", number(m.tokens_per_event));
   out.set("coalesced_fraction", number(m.coalesced_fraction));
   out.set("request_rate", number(m.request_rate));
   out.set("total_token_rate", number(m.total_token_rate));
   out.set("goodput", cell.good ? Value(json::Object{{"requests_per_s", cell.good->requests_per_s}, {"good_fraction", cell.good->good_fraction}, {"tokens_per_s", cell.good->tokens_per_s}}) : Value());
-  out.set("spec", json::Object{{"tokens_per_round", number(cell.server.tokens_per_round)}, {"drafted", number(cell.server.drafted)}, {"accepted", number(cell.server.accepted)}});
+  out.set("spec", json::Object{{"tokens_per_round", number(cell.tokens_per_round)}, {"drafted", number(cell.server.drafted)}, {"accepted", number(cell.server.accepted)}});
   out.set("cache_hit_fraction", number(cell.server.cache_hit_fraction));
   out.set("client", json::Object{{"cpu_fraction", cell.cpu_fraction}, {"lag_max_ns", cell.lag_max_ns}, {"spread_ns", m.spread_ns}});
   return out;
@@ -115,6 +117,10 @@ Value pass_json(const Pass& pass) {
   out.set("cache_evidence", pass.cache_evidence);
   out.set("token_check", pass.token_check);
   out.set("thinking_check", pass.thinking_check);
+  Value latencies = min_median_max(pass.ttft_ms);  // of 36 values: the quantiles that so many admit
+  latencies.set("p90", number(quantile(pass.ttft_ms, 0.9)));
+  latencies.set("p95", number(quantile(pass.ttft_ms, 0.95)));
+  out.set("ttft_ms_all_levels", std::move(latencies));
   json::Array cells;
   for (const auto& cell : pass.cells) cells.push_back(cell_json(cell));
   out.set("cells", std::move(cells));
@@ -154,7 +160,9 @@ Value client_json(const Summary& s) {
       for (const auto& m : cell.runs) spread = std::max(spread, m.spread_ns);
     }
   }
-  return json::Object{{"cpu_fraction_max", cpu}, {"lag_max_ns", lag}, {"spread_max_ns", spread}, {"clock", "CLOCK_MONOTONIC"}};
+  const Value* client = s.run.find("client");
+  const Value* selftest = client == nullptr ? nullptr : client->find("selftest");
+  return json::Object{{"cpu_fraction_max", cpu}, {"lag_max_ns", lag}, {"spread_max_ns", spread}, {"clock", "CLOCK_MONOTONIC"}, {"selftest", selftest == nullptr ? Value() : *selftest}};
 }
 
 Value thresholds_json(const Summary& s) {

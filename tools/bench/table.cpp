@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <cstdlib>
 
 namespace dsf::bench {
 namespace {
+
+constexpr int64_t kNotableDriftNs = 50'000'000;
 
 std::string join(const std::vector<std::string>& parts) {
   std::string out;
@@ -27,20 +30,32 @@ std::string cell_row(const Pass& pass, const Cell& cell) {
     out += format_number(m.stream_min, 1) + " / " + format_number(m.stream_median, 1) + " / " + format_number(m.stream_max, 1) + " | ";
     out += format_number(m.span, 1) + " | " + format_number(m.all, 1) + " | " + format_number(m.sum, 1) + " | ";
   }
-  out += range(ttft) + " | " + marked(cell, cell.prefill, 1) + " | ";
-  if (pass.phase == "prefill") out += format_number(m.prefill_user, 1) + " | ";
-  return out + std::to_string(cell.ok) + "/" + std::to_string(cell.planned) + " | " + join(cell.flags) + " |\n";
+  const bool some_cached = std::any_of(cell.requests.begin(), cell.requests.end(), [](const Request* r) { return r->usage.cached.value_or(0) > 0; });
+  out += range(ttft) + " | " + marked(cell, cell.prefill, 1) + (some_cached ? ", uncached " + format_number(m.prefill_uncached, 1) : "") + " | ";
+  if (pass.phase == "prefill") out += format_number(m.prefill_user, 1) + " | " + format_number(cell.prefill_less_floor, 1) + " | ";
+  else out += format_number(m.tokens_per_event, 2) + " / " + format_number(cell.tokens_per_round, 2) + " | ";
+  return out + std::to_string(cell.ok) + "/" + std::to_string(cell.planned) + (cell.attempts > 1 ? ", attempt " + std::to_string(cell.attempts) : "") + " | " + join(cell.flags) + " |\n";
 }
 
 std::string pass_table(const Pass& pass) {
   std::string out = "## " + pass.phase + ", thinking " + pass.thinking + "\n\n";
   if (pass.phase == "decode") {
-    out += "| C | Aggregate decode tok/s (form) | Per stream min / median / max | Span | Span with first | Sum of streams | TTFT ms min / median / max | Prefill (input tok/s) | Requests ok | Flags |\n";
-    out += "|---|---|---|---|---|---|---|---|---|---|\n";
+    out += "| C | Aggregate decode tok/s (form) | Per stream min / median / max | Span | Span with first | Sum of streams | TTFT ms min / median / max | Prefill (input tok/s) | Tokens per event / round | Requests ok | Flags |\n";
+    out += "|---|---|---|---|---|---|---|---|---|---|---|\n";
   } else {
-    out += "| C | TTFT ms min / median / max | Prefill (input tok/s) | Per user | Requests ok | Flags |\n|---|---|---|---|---|---|\n";
+    out += "| C | TTFT ms min / median / max | Prefill (input tok/s) | Per user | Less latency floor | Requests ok | Flags |\n|---|---|---|---|---|---|---|\n";
   }
   for (const auto& cell : pass.cells) out += cell_row(pass, cell);
+  if (pass.phase == "prefill") {
+    std::vector<double> values;
+    for (const auto& cell : pass.cells) {
+      if (cell.eligible && cell.prefill) values.push_back(*cell.prefill);
+    }
+    const Cell* c1 = pass.cell(1);
+    out += "\nBest of several levels is biased upward: C1 " + format_number(c1 == nullptr ? std::nullopt : c1->prefill, 1) + ", median of the levels " + format_number(median(values), 1) + ".\n";
+  }
+  out += "\nTTFT of all levels, ms: p50 " + format_number(median(pass.ttft_ms), 1) + ", p90 " + format_number(quantile(pass.ttft_ms, 0.9), 1) + ", p95 " +
+         format_number(quantile(pass.ttft_ms, 0.95), 1) + ".\n";
   out += "\nPrompts " + (pass.pass_sha256.empty() ? std::string("-") : pass.pass_sha256.front().substr(0, 16)) + "..., settings " + pass.settings_sha256.substr(0, 16) +
          "..., event weights " + (pass.weight_source.empty() ? "-" : pass.weight_source) + ", cache evidence " + pass.cache_evidence + ", prompt tokens " +
          pass.token_check + ", thinking mode " + pass.thinking_check + ".\n\n";
@@ -76,6 +91,16 @@ std::string conditions(const Summary& s) {
     return v != nullptr && v->is_string() ? v->as_string() : "unknown";
   };
   out += "Started " + text("started", "utc") + " by " + s.run.find("created_by")->as_string() + " (" + text("tool", "commit") + ") on " + text("client", "cpu") + ".\n";
+  const auto drift = [&](const char* key) {
+    const json::Value* clock = s.run.find("clock");
+    const json::Value* v = clock == nullptr ? nullptr : clock->find(key);
+    return v == nullptr ? 0 : v->to_i64().value_or(0);
+  };
+  if (std::abs(drift("realtime_drift_ns")) > kNotableDriftNs || std::abs(drift("suspended_ns")) > kNotableDriftNs) {
+    out += "Note: during the run the date was set, or the machine slept (" + format_number(static_cast<double>(drift("realtime_drift_ns")) / 1e6, 0) + " ms, " +
+           format_number(static_cast<double>(drift("suspended_ns")) / 1e6, 0) + " ms against the monotonic clock).\n";
+  }
+  if (s.run.find("resumed") != nullptr) out += "The run was interrupted and resumed.\n";
   const auto digests = weight_digests(s.run);
   for (const auto& [name, value] : digests) out += "Server reports " + name + " " + value + ".\n";
   if (digests.empty()) out += "The server reports no digest of its weights; give --meta weights.repo=... and --meta weights.revision=... for comparisons.\n";

@@ -8,6 +8,8 @@
 
 #include "dsf/base/numeric.h"
 #include "dsf/base/time.h"
+#include "dsf/io/page_cache.h"
+#include "tools/fetch/budget.h"
 #include "tools/fetch/file_task.h"
 
 namespace dsf::fetch {
@@ -18,6 +20,7 @@ using Piece = FileTask::Piece;
 
 constexpr uint64_t kMaxRunPieces = 8;
 constexpr uint64_t kMaxRunBytes = 256 * kMiB;
+constexpr size_t kWriteBytes = 512 * kKiB;  // libcurl hands over 16 KiB at a time: far too little for a write each
 
 // Consecutive pieces that one connection takes with one request.
 struct Run {
@@ -29,22 +32,25 @@ class Engine {
  public:
   Engine(const Target& target, const std::shared_ptr<hub::Shared>& shared, const EngineOptions& options,
          const Observer& observer)
-      : target_(target), shared_(shared), options_(options), observer_(observer) {}
+      : target_(target), shared_(shared), options_(options), observer_(observer), budget_(options.connections) {}
 
-  std::vector<FileResult> run(const std::vector<const Wanted*>& wanted, const std::string& repo,
-                              const std::string& commit);
+  EngineOutcome run(const std::vector<const Wanted*>& wanted, const std::string& repo, const std::string& commit);
 
  private:
-  void transfer_loop();
+  void transfer_loop(int index);
   void hash_loop();
   bool open_next(std::unique_lock<std::mutex>& lock);
   bool take_run(Run& run);
   bool split_longest(Run& run);
-  void execute(Run& run, hub::Hub& hub);
-  Result<void> finish_piece(Run& run, const codec::Digest& digest);
+  class Receiver;
+  void execute(Run& run, hub::Hub& hub, std::vector<std::byte>& buffer);
+  uint64_t end_of(const Run& run);
+  Result<void> finish_piece(Run& run, uint32_t crc);
   void complete(FileTask& file, std::unique_lock<std::mutex>& lock);
   void fail_file(FileTask& file, Error error);  // mutex held
   void report(FileTask& file);                  // mutex held
+  void note_failure(const hub::Hub::Outcome& outcome);
+  void watch();  // on the calling thread, until all is done
   bool ended() const { return finished_ == files_.size() || shared_->stopped() || give_up_; }
 
   const Target& target_;
@@ -60,6 +66,7 @@ class Engine {
   int open_ = 0;
   bool give_up_ = false;
   std::vector<Run*> running_;
+  Budget budget_;
   std::atomic<uint64_t> done_bytes_ = 0, network_bytes_ = 0;
 };
 
@@ -124,10 +131,15 @@ bool Engine::split_longest(Run& run) {
   return true;
 }
 
-void Engine::transfer_loop() {
+void Engine::transfer_loop(int index) {
   hub::Hub hub(shared_);
+  std::vector<std::byte> buffer(kWriteBytes);
   std::unique_lock lock(mutex_);
   while (!ended()) {
+    if (index >= budget_.allowed(monotonic_ns())) {
+      changed_.wait_for(lock, std::chrono::milliseconds(200));
+      continue;
+    }
     Run run;
     if (!take_run(run)) {
       if (open_next(lock)) continue;
@@ -138,7 +150,7 @@ void Engine::transfer_loop() {
     }
     running_.push_back(&run);
     lock.unlock();
-    execute(run, hub);
+    execute(run, hub, buffer);
     lock.lock();
     std::erase(running_, &run);
     for (uint64_t i = run.next; i < run.end; ++i) {
@@ -149,67 +161,112 @@ void Engine::transfer_loop() {
   }
 }
 
-// Brings the pieces of a run, over as many attempts as the policy allows, continuing at the exact byte.
-void Engine::execute(Run& run, hub::Hub& hub) {
-  FileTask& file = *run.file;
-  codec::Sha256 piece_hash;
-  uint64_t at = file.piece_begin(run.next);
-  Result<void> local;
-  uint64_t progress = 0, requested = 0;
-  const auto run_end = [&] {
-    const std::lock_guard lock(mutex_);
-    return file.phase == Phase::kOpen ? run.end : run.next;
-  };
-  const auto sink = [&](std::span<const std::byte> bytes) {
+// What arrives for a run: gathered into blocks, written at its place, piece after piece.
+class Engine::Receiver {
+ public:
+  Receiver(Engine& engine, Run& run, std::vector<std::byte>& buffer)
+      : engine_(engine), run_(run), file_(*run.file), buffer_(buffer), at_(file_.piece_begin(run.next)) {}
+  uint64_t at() const { return at_; }  // of the next byte to ask for
+  const Result<void>& local() const { return local_; }
+  void request_up_to(uint64_t piece) { requested_ = piece; }
+
+  // False: no more is wanted, or the disk failed.
+  bool take(std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
-      const uint64_t border = file.piece_end(run.next);
-      const auto part = bytes.first(static_cast<size_t>(std::min<uint64_t>(bytes.size(), border - at)));
-      local = io::write_at(file.part, at, part);
-      if (!local) return false;
-      if (file.journal) piece_hash.update(part);
-      at += part.size();
-      progress += part.size();
-      done_bytes_ += part.size();
-      network_bytes_ += part.size();
-      bytes = bytes.subspan(part.size());
-      if (at == border) {
-        local = finish_piece(run, file.journal ? piece_hash.finish() : codec::Digest{});
-        if (!local) return false;
-        if (run.next < requested && run.next >= run_end()) return false;  // the tail now belongs to another connection
+      const uint64_t border = file_.piece_end(run_.next);
+      const auto n = static_cast<size_t>(std::min<uint64_t>({bytes.size(), border - at_, buffer_.size() - held_}));
+      std::copy_n(bytes.begin(), n, buffer_.begin() + static_cast<ptrdiff_t>(held_));
+      held_ += n;
+      at_ += n;
+      bytes = bytes.subspan(n);
+      if (held_ == buffer_.size() || at_ == border) flush();
+      if (local_ && at_ == border) {
+        local_ = engine_.finish_piece(run_, std::exchange(crc_, 0));
+        // The tail may belong to another connection now.
+        if (local_ && run_.next < requested_ && run_.next >= engine_.end_of(run_)) return false;
       }
+      if (!local_) return false;
     }
     return true;
-  };
-  const hub::RetryPolicy& policy = shared_->retry;
-  for (int attempt = 0, waits = 0; run.next < run_end() && !shared_->stopped();) {
-    requested = run_end();
+  }
+
+  void flush() {
+    if (held_ == 0 || !local_) return;
+    const auto block = std::span<const std::byte>(buffer_).first(std::exchange(held_, 0));
+    local_ = io::write_at(file_.part, at_ - block.size(), block);
+    if (file_.journal) crc_ = codec::crc32c(block, crc_);
+    engine_.done_bytes_ += block.size();
+    engine_.network_bytes_ += block.size();
+  }
+
+ private:
+  Engine& engine_;
+  Run& run_;
+  FileTask& file_;
+  std::vector<std::byte>& buffer_;
+  uint64_t at_, requested_ = 0;
+  size_t held_ = 0;
+  uint32_t crc_ = 0;
+  Result<void> local_;
+};
+
+// The end of a run may be taken over by another connection meanwhile; a file that failed wants nothing more.
+uint64_t Engine::end_of(const Run& run) {
+  const std::lock_guard lock(mutex_);
+  return run.file->phase == Phase::kOpen ? run.end : run.next;
+}
+
+// Brings the pieces of a run, over as many attempts as the policy allows, continuing at the exact byte.
+void Engine::execute(Run& run, hub::Hub& hub, std::vector<std::byte>& buffer) {
+  FileTask& file = *run.file;
+  Receiver receiver(*this, run, buffer);
+  hub::Attempts attempts(*shared_);
+  uint64_t longest = kMaxRunPieces;  // of one request: halved when the storage refuses, some hosts limit ranges
+  while (!shared_->stopped()) {
+    const uint64_t requested = std::min(end_of(run), run.next + longest), begin = receiver.at();
     if (run.next >= requested) break;
-    progress = 0;
-    const auto failed = hub.read_range(file.source, at, file.piece_end(requested - 1), sink);
-    if (!local) {
+    receiver.request_up_to(requested);
+    const auto failed = hub.read_range(file.source, begin, file.piece_end(requested - 1),
+                                       [&](std::span<const std::byte> bytes) { return receiver.take(bytes); });
+    receiver.flush();
+    if (!receiver.local()) {
       const std::lock_guard lock(mutex_);
-      return fail_file(file, local.error());
+      return fail_file(file, receiver.local().error());
     }
     if (!failed || failed->error.cls == "stopped") continue;
-    if (progress >= kMiB || (progress > 0 && file.size < kMiB)) attempt = 0;
-    if (!failed->retry || (failed->counts ? ++attempt >= policy.attempts : ++waits > policy.rate_waits)) {
-      const std::lock_guard lock(mutex_);
-      return fail_file(file, failed->error);
-    }
-    const int64_t wait =
-        failed->wait_us >= 0 ? std::min(failed->wait_us, policy.rate_cap_us) : shared_->backoff_us(attempt);
-    if (!failed->counts) shared_->close_gate_until(monotonic_ns() + wait * 1000);
-    if (shared_->on_retry) shared_->on_retry({failed->error.subject, failed->error.cls, 0, wait});
-    if (!shared_->wait(wait)) return;
+    const uint64_t progress = receiver.at() - begin;
+    // Bytes that trickle in between two failures are no progress.
+    if (progress >= std::min<uint64_t>(kMiB, file.size / 4)) attempts.progress();
+    note_failure(*failed);
+    if (failed->error.cls == "expired") longest = std::max<uint64_t>(1, (requested - run.next) / 2);
+    if (attempts.again(*failed, failed->error.subject)) continue;
+    if (attempts.stopped()) return;
+    const std::lock_guard lock(mutex_);
+    return fail_file(file, failed->error);
   }
 }
 
-Result<void> Engine::finish_piece(Run& run, const codec::Digest& digest) {
-  FileTask& file = *run.file;
-  bool sync = false;
+void Engine::note_failure(const hub::Hub::Outcome& outcome) {
+  if (!outcome.retry || !outcome.counts || outcome.error.cls == "expired" || outcome.error.cls == "tag_changed") return;
+  int now = 0;
   {
     const std::lock_guard lock(mutex_);
-    if (file.journal) DSF_OK(file.journal->add(run.next, digest));
+    if (!budget_.failed(monotonic_ns())) return;
+    now = budget_.allowed(monotonic_ns());
+  }
+  if (observer_.on_fewer_connections) observer_.on_fewer_connections(now);
+}
+
+Result<void> Engine::finish_piece(Run& run, uint32_t crc) {
+  FileTask& file = *run.file;
+  bool sync = false;
+  if (file.journal) {
+    const uint64_t begin = file.piece_begin(run.next);
+    io::start_writeback(file.part, begin, file.piece_end(run.next) - begin);
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (file.journal) DSF_OK(file.journal->add(run.next, piece_word(crc)));
     file.unsynced += file.piece_end(run.next) - file.piece_begin(run.next);
     sync = file.unsynced >= options_.sync_bytes;
     if (sync) file.unsynced = 0;
@@ -235,6 +292,8 @@ void Engine::hash_loop() {
     const uint64_t piece = file.frontier;
     lock.unlock();
     const Result<void> hashed = file.hash_piece(piece);
+    // One piece late, so that the hashing does not wait for the piece whose writing has just begun.
+    if (file.journal && piece > 0) io::drop_written(file.part, file.piece_begin(piece - 1), file.piece_bytes);
     lock.lock();
     file.hashing = false;
     if (file.phase != Phase::kOpen) continue;
@@ -253,7 +312,7 @@ void Engine::complete(FileTask& file, std::unique_lock<std::mutex>& lock) {
   // A thief that found nothing left to do may still hold the file; its descriptor must be gone before the rename.
   changed_.wait(lock, [&] { return file.runs == 0; });
   lock.unlock();
-  const Result<void> done = file.finish(target_, commit_, file.result);
+  const Result<void> done = file.finish(target_, commit_, options_.verify_stored, file.result);
   lock.lock();
   if (done) {
     file.phase = Phase::kDone;
@@ -290,8 +349,31 @@ void Engine::report(FileTask& file) {
   changed_.notify_all();
 }
 
-std::vector<FileResult> Engine::run(const std::vector<const Wanted*>& wanted, const std::string& repo,
-                                    const std::string& commit) {
+void Engine::watch() {
+  uint64_t seen = 0;
+  int64_t since_ns = monotonic_ns();
+  std::unique_lock lock(mutex_);
+  while (!ended()) {
+    changed_.wait_for(lock, std::chrono::milliseconds(100));
+    lock.unlock();
+    if (observer_.on_tick) observer_.on_tick(done_bytes_, network_bytes_);
+    const bool silent = network_bytes_ == seen && !shared_->gate_closed();
+    lock.lock();
+    const int64_t now_ns = monotonic_ns();
+    if (!silent || running_.empty()) {
+      seen = network_bytes_;
+      since_ns = now_ns;
+    } else if (now_ns - since_ns >= options_.watchdog_us * 1000) {
+      // Each request has a clock of its own; when all of them are silent, the places they ask may be the reason.
+      for (FileTask& f : files_) f.source.forget_location();
+      if (observer_.on_stall) observer_.on_stall((now_ns - since_ns) / 1000);
+      since_ns = now_ns;
+    }
+  }
+}
+
+EngineOutcome Engine::run(const std::vector<const Wanted*>& wanted, const std::string& repo,
+                          const std::string& commit) {
   commit_ = commit;
   for (const Wanted* w : wanted) files_.emplace_back(*w, repo, commit, options_);
   // Small files first, so that what people look at is there early; then the largest, so that it is not the last.
@@ -303,34 +385,25 @@ std::vector<FileResult> Engine::run(const std::vector<const Wanted*>& wanted, co
   const int hashers =
       options_.hash_threads > 0 ? options_.hash_threads : std::clamp(cores / 2, 1, std::max(1, options_.open_files));
   std::vector<std::thread> threads;
-  for (int i = 0; i < options_.connections; ++i) threads.emplace_back([this] { transfer_loop(); });
+  for (int i = 0; i < options_.connections; ++i) threads.emplace_back([this, i] { transfer_loop(i); });
   for (int i = 0; i < hashers; ++i) threads.emplace_back([this] { hash_loop(); });
-  {
-    std::unique_lock lock(mutex_);
-    while (!ended()) {
-      changed_.wait_for(lock, std::chrono::milliseconds(100));
-      if (!observer_.on_tick) continue;
-      lock.unlock();
-      observer_.on_tick(done_bytes_, network_bytes_);
-      lock.lock();
-    }
-  }
+  watch();
   changed_.notify_all();
   for (std::thread& t : threads) t.join();
-  std::vector<FileResult> results;
+  EngineOutcome outcome;
   for (FileTask& f : files_) {
     if (f.phase != Phase::kDone && f.phase != Phase::kFailed) f.result.skipped = true;
-    results.push_back(f.result);
+    outcome.files.push_back(f.result);
   }
-  return results;
+  outcome.network_bytes = network_bytes_;
+  return outcome;
 }
 
 }  // namespace
 
-std::vector<FileResult> run_engine(const std::vector<const Wanted*>& wanted, const std::string& repo,
-                                   const std::string& commit, const Target& target,
-                                   const std::shared_ptr<hub::Shared>& shared, const EngineOptions& options,
-                                   const Observer& observer) {
+EngineOutcome run_engine(const std::vector<const Wanted*>& wanted, const std::string& repo, const std::string& commit,
+                         const Target& target, const std::shared_ptr<hub::Shared>& shared, const EngineOptions& options,
+                         const Observer& observer) {
   return Engine(target, shared, options, observer).run(wanted, repo, commit);
 }
 

@@ -3,6 +3,8 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 
 #include "dsf/base/numeric.h"
 #include "dsf/base/time.h"
@@ -15,16 +17,16 @@ constexpr size_t kReadBytes = 1 << 20;
 
 uint64_t default_piece(uint64_t size) { return size < 8 * kGiB ? 16 * kMiB : 64 * kMiB; }
 
-Result<codec::Digest> digest_of(const io::Fd& fd, uint64_t begin, uint64_t end) {
-  codec::Sha256 hash;
+Result<uint32_t> crc_of(const io::Fd& fd, uint64_t begin, uint64_t end) {
+  uint32_t crc = 0;
   std::vector<std::byte> buffer(kReadBytes);
   for (uint64_t at = begin; at < end;) {
     const std::span<std::byte> bytes(buffer.data(), static_cast<size_t>(std::min<uint64_t>(kReadBytes, end - at)));
     DSF_OK(io::read_at(fd, at, bytes));
-    hash.update(bytes);
+    crc = codec::crc32c(bytes, crc);
     at += bytes.size();
   }
-  return hash.finish();
+  return crc;
 }
 
 // What must be equal for a part to be continued. Not the commit: the same content may be wanted at a later one.
@@ -34,16 +36,8 @@ std::string journal_header(const Wanted& w, uint64_t piece_bytes) {
   v.set("size", w.entry.size);
   v.set("digest", w.etag());
   v.set("piece", piece_bytes);
+  v.set("piece_hash", "crc32c");
   return json::dump(v);
-}
-
-mode_t default_mode() {
-  static const mode_t mask = [] {
-    const mode_t m = ::umask(0);
-    ::umask(m);
-    return m;
-  }();
-  return 0666 & ~mask;
 }
 
 }  // namespace
@@ -67,13 +61,20 @@ Result<void> FileTask::prepare(const Target& target, const std::function<bool()>
   for (const auto& [index, digest] : journal->claims()) {
     if (index >= n_pieces) continue;
     if (stop()) return fail(Code::kLocal, wanted.entry.path, "stopped", "", "stopped");
-    DSF_TRY(const codec::Digest got, digest_of(part, piece_begin(index), piece_end(index)));
-    if (got != digest) continue;  // torn by a crash: fetched again
+    DSF_TRY(const uint32_t got, crc_of(part, piece_begin(index), piece_end(index)));
+    if (piece_word(got) != digest) continue;  // torn by a crash: fetched again
     pieces[static_cast<size_t>(index)] = Piece::kDone;
     resumed_bytes += piece_end(index) - piece_begin(index);
   }
   result.resumed_bytes = resumed_bytes;
   return {};
+}
+
+// A claim for resuming, not a proof of content: CRC32C finds a torn piece, the file's own SHA-256 decides in the end.
+std::string piece_word(uint32_t crc) {
+  std::array<char, 9> text{};
+  std::snprintf(text.data(), text.size(), "%08x", crc);
+  return text.data();
 }
 
 Result<void> FileTask::hash_piece(uint64_t piece) {
@@ -88,7 +89,7 @@ Result<void> FileTask::hash_piece(uint64_t piece) {
   return {};
 }
 
-Result<void> FileTask::finish(const Target& target, const std::string& commit, FileResult& r) {
+Result<void> FileTask::finish(const Target& target, const std::string& commit, bool verify_stored, FileResult& r) {
   r.sha256 = hash.finish().hex();
   const auto path = target.parts() / (id + ".part");
   if (!wanted.entry.git_sha1.empty()) {
@@ -100,6 +101,13 @@ Result<void> FileTask::finish(const Target& target, const std::string& commit, F
   if (::fchmod(part.get(), default_mode()) != 0) return fail(io::errno_error(path, "cannot set the mode"));
   // What CUDA calls free memory on unified-memory machines does not count cached files as free.
   io::drop_page_cache(part, 0, size);
+  if (verify_stored) {
+    // The cache was dropped: these bytes come from the device.
+    DSF_TRY(const codec::Digest stored, codec::sha256_file(path));
+    DSF_OK(compare_stored(r.sha256, stored.hex(), wanted.entry.path));
+    io::drop_page_cache(part, 0, size);
+    r.stored = true;
+  }
   DSF_OK(part.close());  // no descriptor outlives the rename: a late writer must not reach the final file
   DSF_OK(target.commit(id, wanted.entry.path, commit, wanted.etag()));
   journal.reset();

@@ -13,6 +13,9 @@
 
 namespace dsf::fetch {
 
+// A piece's digest as the journal has it.
+std::string piece_word(uint32_t crc32c);
+
 struct FileTask {
   FileTask(const Wanted& w, const std::string& repo, const std::string& commit, const EngineOptions& options);
 
@@ -24,7 +27,7 @@ struct FileTask {
   // Feeds the bytes of a finished piece to the whole-file hash. One thread at a time, pieces in order.
   Result<void> hash_piece(uint64_t piece);
   // All pieces are hashed: compares, then renames into place. cls "digest_mismatch" when the content is wrong.
-  Result<void> finish(const Target& target, const std::string& commit, FileResult& result);
+  Result<void> finish(const Target& target, const std::string& commit, bool verify_stored, FileResult& result);
   // After a mismatch: everything is free again, and one connection takes it in order.
   Result<void> start_over();
   void remove_part(const Target& target, bool keep_bad) const;

@@ -6,23 +6,19 @@
 #include <vector>
 
 #include "dsf/hub/hub.h"
-#include "dsf/manifest/path.h"
 #include "tools/fetch/engine.h"
 #include "tools/fetch/events.h"
+#include "tools/fetch/get_plan.h"
 
 namespace dsf::fetch {
 
-struct GetOptions {
-  std::string what;                // "org/name[@rev]" or the path of a pin or deployment
-  std::vector<std::string> paths;  // explicit names; empty: all
-  std::filesystem::path local_dir;
-  std::string revision;
-  manifest::Filter filter;
+struct GetOptions : SourceOptions {
   EngineOptions engine;
   uint64_t reserve_bytes = 1ull << 30;
   int64_t wait_us = 0;  // for the folder's lock
-  bool dry_run = false, overwrite = false, allow_open = false, offline = false, rehash = false, space_check = true,
-       quiet = false;
+  bool dry_run = false, overwrite = false, rehash = false, space_check = true, quiet = false;
+  bool portable = false;
+  enum class VerifyAfter { kAuto, kAlways, kNever } verify_after = VerifyAfter::kAuto;  // auto: on network file systems
 };
 
 // shared: its stop function and settings are used as they are. Returns 0 or the first error by severity.

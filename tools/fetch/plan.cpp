@@ -24,6 +24,13 @@ Result<void> compare(const Wanted& w, const std::string& sha256, const std::stri
   return {};
 }
 
+Result<void> compare_stored(const std::string& received, const std::string& stored, const std::string& subject) {
+  if (received == stored) return {};
+  return fail(Code::kContent, subject,
+              "was received right and stored wrong (received " + received + ", stored " + stored + ")",
+              "check the disk or mount", "digest_mismatch");
+}
+
 Result<Checked> check_existing(const Target& target, const Wanted& w, const manifest::FetchedFile* stamp, bool hash) {
   DSF_TRY(const std::optional<struct stat> st, target.stat_file(w.entry.path));
   if (!st) return Checked{};

@@ -44,6 +44,9 @@ struct Checked {
 Result<Checked> check_existing(const Target& target, const Wanted& wanted, const manifest::FetchedFile* stamp,
                                bool hash);
 
+// What was received against what the device gave back. cls "digest_mismatch".
+Result<void> compare_stored(const std::string& received, const std::string& stored, const std::string& subject);
+
 // Digests of a file against what is wanted. cls "digest_mismatch" with both digests.
 Result<void> compare(const Wanted& wanted, const std::string& sha256, const std::string& git_sha1,
                      const std::string& subject);

@@ -2,10 +2,12 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 
@@ -23,9 +25,16 @@ constexpr std::string_view kCacheTag =
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
+// The public client has no metadata for names that leave no room for its ".metadata".
+bool client_can_name(const std::string& path) { return base_name(path).size() + 9 <= 255; }
+
 // Temporary and rename without a sync: for bookkeeping whose loss in a crash costs a second look, never a wrong claim.
 Result<void> write_advisory(const std::filesystem::path& path, std::string_view content) {
-  const std::filesystem::path temporary = path.string() + ".tmp";
+  // Short, since the name itself may be as long as names can be; with the process id, since two processes may be at
+  // work where locks are fake.
+  static std::atomic<unsigned> serial{0};
+  const std::filesystem::path temporary =
+      path.parent_path() / ("." + std::to_string(::getpid()) + "." + std::to_string(serial++) + ".tmp");
   DSF_TRY(io::Fd fd, io::open_write(temporary));
   DSF_OK(io::write_all(fd, as_bytes(content)));
   DSF_OK(fd.close());
@@ -41,6 +50,42 @@ Result<void> write_once(const std::filesystem::path& path, std::string_view cont
 
 std::string part_id(const std::string& path, const std::string& etag) {
   return codec::sha256(path).hex().substr(0, 24) + "-" + etag.substr(0, 16);
+}
+
+std::filesystem::path Target::existing_ancestor() const {
+  std::error_code ignored;
+  // A relative "model" has no parent to look at.
+  std::filesystem::path at = std::filesystem::absolute(dir_, ignored);
+  while (!std::filesystem::exists(at, ignored) && at.has_parent_path() && at != at.parent_path()) at = at.parent_path();
+  return at;
+}
+
+bool Target::writable() const { return ::access(existing_ancestor().c_str(), W_OK | X_OK) == 0; }
+
+bool Target::case_insensitive() const {
+  std::error_code ignored;
+  const auto probe = state() / "CaSe";
+  if (!write_once(probe, "")) return false;
+  const bool same = std::filesystem::exists(state() / "case", ignored);
+  std::filesystem::remove(probe, ignored);
+  return same;
+}
+
+bool Target::on_network() const {
+  struct statfs fs {};
+  if (::statfs(existing_ancestor().c_str(), &fs) != 0) return false;
+  switch (static_cast<uint32_t>(fs.f_type)) {
+    case 0x6969:      // NFS
+    case 0x517b:      // SMB
+    case 0xff534d42:  // CIFS
+    case 0xfe534d42:  // SMB2
+    case 0x65735546:  // FUSE
+    case 0x0bd00bd0:  // Lustre
+    case 0x47504653:  // GPFS
+      return true;
+    default:
+      return false;
+  }
 }
 
 Result<void> Target::prepare() const {
@@ -87,18 +132,29 @@ Result<std::optional<struct stat>> Target::stat_file(const std::string& path) co
   return std::optional<struct stat>(st);
 }
 
-Result<io::Fd> Target::open_part(const std::string& id, uint64_t size) const {
-  const auto path = parts() / (id + ".part");
+Result<io::Fd> open_part_file(const std::filesystem::path& path, uint64_t size, bool reserve) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) return fail(io::errno_error(path, "cannot create"));
   io::Fd part(fd, path);
   DSF_TRY(const uint64_t now, io::file_size(part));
-  if (now != size) {
-    if (::ftruncate(fd, 0) != 0) return fail(io::errno_error(path, "cannot truncate"));
-    DSF_OK(io::preallocate(part, size));
-    if (::ftruncate(fd, static_cast<off_t>(size)) != 0) return fail(io::errno_error(path, "cannot set the size"));
-  }
+  if (now == size) return part;
+  if (::ftruncate(fd, 0) != 0) return fail(io::errno_error(path, "cannot truncate"));
+  if (reserve) DSF_OK(io::preallocate(part, size));
+  if (::ftruncate(fd, static_cast<off_t>(size)) != 0) return fail(io::errno_error(path, "cannot set the size"));
   return part;
+}
+
+mode_t default_mode() {
+  static const mode_t mask = [] {
+    const mode_t m = ::umask(0);
+    ::umask(m);
+    return m;
+  }();
+  return 0666 & ~mask;
+}
+
+Result<io::Fd> Target::open_part(const std::string& id, uint64_t size) const {
+  return open_part_file(parts() / (id + ".part"), size, true);
 }
 
 Result<void> Target::commit(const std::string& id, const std::string& path, const std::string& commit_id,
@@ -107,12 +163,14 @@ Result<void> Target::commit(const std::string& id, const std::string& path, cons
   if (!folder) return fail(Code::kLocal, (dir_ / path).string(), "its folder vanished", "run the command again");
   const auto part = parts() / (id + ".part");
   // The public client may be at work on the same file: its lock covers the rename and the metadata, not the download.
-  const auto lock_path = dir_ / ".cache" / "huggingface" / "download" / (path + ".lock");
-  DSF_OK(io::make_dirs(lock_path.parent_path()));
-  const int lock = ::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0664);
-  if (lock < 0) return fail(io::errno_error(lock_path, "cannot open"));
-  const io::Fd holder(lock, lock_path);
-  ::flock(lock, LOCK_EX);
+  io::Fd lock;
+  if (client_can_name(path)) {
+    const auto lock_path = dir_ / ".cache" / "huggingface" / "download" / (path + ".lock");
+    DSF_OK(io::make_dirs(lock_path.parent_path()));
+    lock = io::Fd(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0664), lock_path);
+    if (!lock.valid()) return fail(io::errno_error(lock_path, "cannot open"));
+    ::flock(lock.get(), LOCK_EX);
+  }
   if (::renameat(AT_FDCWD, part.c_str(), folder->get(), base_name(path).c_str()) != 0)
     return fail(io::errno_error(dir_ / path, "cannot rename to"));
   DSF_OK(io::sync(*folder));
@@ -121,6 +179,7 @@ Result<void> Target::commit(const std::string& id, const std::string& path, cons
 
 Result<void> Target::write_metadata(const std::string& path, const std::string& commit_id,
                                     const std::string& etag) const {
+  if (!client_can_name(path)) return {};
   DSF_TRY(const auto st, stat_file(path));
   const double mtime =
       st ? static_cast<double>(st->st_mtim.tv_sec) + static_cast<double>(st->st_mtim.tv_nsec) * 1e-9 : 0;

@@ -26,7 +26,17 @@ class Target {
   explicit Target(std::filesystem::path dir) : dir_(std::move(dir)) {}
   const std::filesystem::path& dir() const { return dir_; }
   std::filesystem::path state() const { return dir_ / ".cache" / "fetch"; }
-  std::filesystem::path parts() const { return state() / "parts"; }
+  std::filesystem::path parts() const { return state() / parts_; }
+  void use_parts(std::string name) { parts_ = std::move(name); }  // before the run
+
+  // The folder itself, or the nearest one above it that exists.
+  std::filesystem::path existing_ancestor() const;
+  // Whether files can be made here (in the nearest folder that exists). Writes nothing.
+  bool writable() const;
+  // Names that differ only in case are one file here. After prepare().
+  bool case_insensitive() const;
+  // NFS, SMB, FUSE and their like: locks may be fake, offset writes slow or wrong. Of the nearest folder that exists.
+  bool on_network() const;
 
   // Makes the folders and marker files. Errors: kLocal.
   Result<void> prepare() const;
@@ -46,7 +56,14 @@ class Target {
   // Folder of path, opened component by component; made when wanted. nullopt: absent and not made.
   Result<std::optional<io::Fd>> open_folder(const std::string& path, bool make) const;
   std::filesystem::path dir_;
+  std::string parts_ = "parts";
 };
+
+// Opens for reading and writing, created with mode 0600 when absent; another size means other content and starts empty.
+// reserve: the blocks are taken at once, so that a full disk shows before the transfer.
+Result<io::Fd> open_part_file(const std::filesystem::path& path, uint64_t size, bool reserve);
+// 0666 without the umask: what a finished file gets.
+mode_t default_mode();
 
 // "<24 hex of the path's digest>-<16 hex of the content's>": another content never meets an old part.
 std::string part_id(const std::string& path, const std::string& etag);

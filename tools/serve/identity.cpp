@@ -47,41 +47,44 @@ std::map<std::string, std::string> recorded_digests(const fs::path& dir, const m
 
 }  // namespace
 
-Result<std::vector<std::pair<std::string, std::string>>> checkpoint_identity(const fs::path& dir) {
+Result<std::vector<manifest::Input>> checkpoint_inputs(const fs::path& dir, uint64_t hash_below) {
   DSF_TRY(const std::vector<std::string> names, model_files(dir));
-  const auto record = manifest::load_fetch_record(dir);
   std::map<std::string, std::string> digests;
-  if (record) digests = recorded_digests(dir, *record);
+  if (const auto record = manifest::load_fetch_record(dir)) digests = recorded_digests(dir, *record);
   uint64_t unknown_bytes = 0;
   for (const std::string& name : names) {
     if (digests.count(name) != 0) continue;
     DSF_TRY(const uint64_t size, io::file_size(dir / name));
     unknown_bytes += size;
   }
-  const bool affordable = unknown_bytes < kHashAtMost;
-  std::string lines;
-  bool all = true;
+  std::vector<manifest::Input> out;
   for (const std::string& name : names) {
-    if (digests.count(name) == 0 && (affordable || name.ends_with(".json"))) {
+    if (digests.count(name) == 0 && (unknown_bytes < hash_below || name.ends_with(".json"))) {
       DSF_TRY(const codec::Digest digest, codec::sha256_file(dir / name));
       digests[name] = digest.hex();
     }
-    if (digests.count(name) != 0) {
-      lines += digests[name] + "  " + name + "\n";
-    } else {
-      all = false;
-    }
+    out.push_back({name, digests[name]});
   }
-  std::vector<std::pair<std::string, std::string>> out;
+  return out;
+}
+
+Result<std::vector<std::pair<std::string, std::string>>> checkpoint_identity(const fs::path& dir) {
+  DSF_TRY(const std::vector<manifest::Input> files, checkpoint_inputs(dir, kHashAtMost));
+  std::string lines;
+  std::vector<std::pair<std::string, std::string>> out, parts;
+  bool all = true;
+  for (const manifest::Input& file : files) {
+    all = all && !file.sha256.empty();
+    lines += file.sha256 + "  " + file.path + "\n";
+    if (file.path == "config.json") parts.emplace_back("config_sha256", file.sha256);
+    if (file.path == "tokenizer.json") parts.emplace_back("tokenizer_sha256", file.sha256);
+  }
   if (all) out.emplace_back("checkpoint_sha256", codec::sha256(lines).hex());
-  if (record) {
+  if (const auto record = manifest::load_fetch_record(dir)) {
     out.emplace_back("repo", record->repo);
     out.emplace_back("revision", record->revision);
   }
-  for (const auto& [name, key] :
-       {std::pair{"config.json", "config_sha256"}, std::pair{"tokenizer.json", "tokenizer_sha256"}}) {
-    if (digests.count(name) != 0) out.emplace_back(key, digests[name]);
-  }
+  out.insert(out.end(), parts.begin(), parts.end());
   return out;
 }
 

@@ -82,17 +82,23 @@ cli::ToolInfo tool_info() {
           {{"dsf-serve --model models/dsv41-exl3 --engram packs/rank0", "serve on http://127.0.0.1:8000"},
            {"dsf-serve --model m --engram e --port 0 --port-file port.txt",
             "any free port, written to port.txt once ready"},
+           {"dsf-serve --model m --engram e --backend cuda --device 1", "on the second GPU"},
            {"dsf-serve score --model m --text wiki.txt --json", "perplexity of a text, without serving"}}};
 }
 
 void add_flags(cli::Command& command, RawOptions& raw) {
   command.group("Model").option("--model", raw.model, "checkpoint folder: config.json, tokenizer.json, shards", "DIR");
   command.option("--engram", raw.engram, "folder of dsf-pack-engram; without it the checkpoint's own tables", "DIR");
-  command.choice("--backend", raw.backend, {"cpu"}, "what computes");
+  command.choice("--backend", raw.backend, backend_names(), "what computes");
+  command.option("--device", raw.device, "number of the GPU", 0, 255);
+  command.choice("--load-format", raw.load_format, {"checkpoint", "dummy"}, "dummy: random weights, only config.json is read");
+  command.option("--dummy-experts", raw.dummy_experts, "with dummy weights: experts of a layer; 0 is the model's", 0, 1 << 20);
   command.option("--max-model-len", raw.max_model_len, "positions of one request; 0 is the model's limit", 0,
                  INT32_MAX);
   command.option("--max-num-seqs", raw.max_num_seqs, "requests at once", 1, 64);
   command.option("--prefill-chunk", raw.prefill_chunk, "most tokens of one step", 1, 65536);
+  command.flag("--no-graphs", raw.no_graphs, "cuda: launch every kernel of every step, for the same result");
+  command.option("--speculative", raw.speculative, "drafts verified in a step, with the same reply; 0 is none", 0, 16);
   command.group("HTTP").option("--host", raw.host, "address to listen on", "HOST");
   command.option("--port", raw.port, "port; 0 is any free one", 0, 65535);
   command.option("--port-file", raw.port_file, "gets the port once ready", "FILE");
@@ -134,8 +140,21 @@ Result<ServePlan> make_plan(const RawOptions& raw) {
   plan.loop.max_running = static_cast<int>(raw.max_num_seqs);
   plan.loop.max_queue = static_cast<int>(raw.max_queue);
   plan.loop.prefill_chunk = raw.prefill_chunk;
-  plan.max_model_len = raw.max_model_len;
-  plan.threads = raw.common.jobs;
+  plan.loop.speculative = raw.speculative;
+  plan.engine.backend = raw.backend;
+  plan.engine.device = static_cast<int>(raw.device);
+  plan.engine.model_dir = plan.model_dir;
+  plan.engine.engram_dir = plan.engram_dir;
+  plan.engine.max_model_len = raw.max_model_len;
+  plan.engine.max_step_tokens = plan.loop.prefill_chunk;
+  plan.engine.max_sessions = plan.loop.max_running;
+  plan.engine.threads = raw.common.jobs;
+  plan.engine.draft = raw.speculative > 0;
+  plan.engine.graphs = !raw.no_graphs;
+  plan.engine.dummy = raw.load_format == "dummy";
+  plan.engine.dummy_experts = raw.dummy_experts;
+  if (raw.dummy_experts != 0 && !plan.engine.dummy)
+    return fail(Code::kUsage, "--dummy-experts", "means nothing without --load-format dummy", "leave it out");
   plan.drain_timeout_us = raw.drain_timeout_us;
   plan.request_log = raw.request_log;
   DSF_TRY(plan.service, make_service_options(raw));

@@ -9,7 +9,7 @@
 #include "dsf/cli/log.h"
 #include "dsf/cli/signals.h"
 #include "dsf/io/file.h"
-#include "tools/serve/engine/cpu_engine.h"
+#include "tools/serve/dummy_tokenizer.h"
 #include "tools/serve/identity.h"
 
 namespace dsf::serve {
@@ -39,26 +39,31 @@ struct Text {
   tokenizer::ControlIds ids;
 };
 
-Result<Text> load_text(const std::filesystem::path& model_dir) {
-  auto tokenizer = tokenizer::Tokenizer::load(model_dir / "tokenizer.json");
-  if (!tokenizer) {
+// With dummy weights any tokenizer will do: the folder's, or one that knows single bytes.
+Result<tokenizer::Tokenizer> load_tokenizer(const ServePlan& plan) {
+  const std::filesystem::path path = plan.model_dir / "tokenizer.json";
+  std::error_code ignored;
+  if (plan.engine.dummy && !std::filesystem::exists(path, ignored)) return tokenizer::Tokenizer::parse(byte_tokenizer_json(), "built-in byte tokenizer");
+  auto tokenizer = tokenizer::Tokenizer::load(path);
+  if (!tokenizer && tokenizer.error().code == Code::kMissing && tokenizer.error().fix.empty()) {
     Error error = tokenizer.error();
-    if (error.code == Code::kMissing && error.fix.empty()) error.fix = "fetch the checkpoint's tokenizer.json";
+    error.fix = "fetch the checkpoint's tokenizer.json";
     return fail(std::move(error));
   }
-  DSF_TRY(const tokenizer::ControlIds ids, tokenizer::ControlIds::find(*tokenizer));
-  return Text{std::move(*tokenizer), ids};
+  return tokenizer;
 }
 
-Result<std::unique_ptr<Engine>> open_engine(const ServePlan& plan) {
-  CpuEngineOptions options;
-  options.model_dir = plan.model_dir;
-  options.engram_dir = plan.engram_dir;
-  options.max_model_len = plan.max_model_len;
-  options.max_step_tokens = plan.loop.prefill_chunk;
-  options.max_sessions = plan.loop.max_running;
-  options.threads = plan.threads;
-  return open_cpu_engine(std::move(options));
+Result<Text> load_text(const ServePlan& plan) {
+  DSF_TRY(tokenizer::Tokenizer tokenizer, load_tokenizer(plan));
+  DSF_TRY(const tokenizer::ControlIds ids, tokenizer::ControlIds::find(tokenizer));
+  return Text{std::move(tokenizer), ids};
+}
+
+// What the engine plans and did, as one log line each.
+void log_notes(std::string_view what, const Notes& notes) {
+  std::string text(what);
+  for (const auto& [key, value] : notes) text += (&key == &notes.front().first ? ": " : ", ") + key + " " + value;
+  cli::log(cli::Level::kInfo, text);
 }
 
 // One greedy token through the whole path, so that a broken model never becomes ready.
@@ -113,11 +118,12 @@ Result<int> run_server(ServePlan plan) {
             front.handle(request, out);
           }));
   cli::log(cli::Level::kInfo, "loading", {{"model", plan.model_dir.string()}});
-  DSF_TRY(Text text, load_text(plan.model_dir));
+  DSF_TRY(Text text, load_text(plan));
   DSF_TRY(plan.service.identity, checkpoint_identity(plan.model_dir));
   if (const std::string unproven = unproven_weights(plan.model_dir); !unproven.empty())
     cli::log(cli::Level::kWarn, unproven);
-  DSF_TRY(std::unique_ptr<Engine> engine, open_engine(plan));
+  plan.engine.note = log_notes;
+  DSF_TRY(std::unique_ptr<Engine> engine, open_engine(plan.engine));
   if (text.tokenizer.id_limit() > engine->config().vocab_size) {
     return fail(Code::kContent, text.tokenizer.subject(),
                 "has ids up to " + std::to_string(text.tokenizer.id_limit() - 1) + ", the model only " +
@@ -130,6 +136,9 @@ Result<int> run_server(ServePlan plan) {
       std::fwrite(line.data(), 1, line.size(), stderr);  // stderr is unbuffered: one line, one write
     };
   }
+  if (plan.loop.speculative > 0 && !engine->has_drafter())
+    return fail(Code::kUsage, "--speculative", "this checkpoint has no draft blocks, or the backend does not run them",
+                "leave it out");
   EngineLoop loop(std::move(engine), plan.loop);
   if (const auto alive = canary(loop, text.ids); !alive) {
     if (cli::stop_requested()) return 0;

@@ -5,6 +5,8 @@ namespace dsf::serve {
 void add_score_flags(cli::Command& command, RawScore& raw) {
   command.group("Model").option("--model", raw.model, "checkpoint folder: config.json, shards", "DIR");
   command.option("--engram", raw.engram, "folder of dsf-pack-engram; without it the checkpoint's own tables", "DIR");
+  command.choice("--backend", raw.backend, {"cpu", "cuda"}, "what computes");
+  command.option("--device", raw.device, "number of the GPU", 0, 255);
   command.flag("--no-cache-fake-quant", raw.no_fake_quant, "plain f32 caches, for comparisons");
   command.option("--chunk", raw.chunk, "tokens of one step; does not change results", 1, 65536);
   command.group("What to score").option("--token-ids", raw.token_ids, "JSON array or whitespace-separated ids", "FILE");
@@ -24,6 +26,8 @@ ScoreOptions score_options(const RawScore& raw) {
   out.fake_quant = !raw.no_fake_quant;
   out.chunk = raw.chunk;
   out.threads = raw.common.jobs;
+  out.backend = raw.backend;
+  out.device = static_cast<int>(raw.device);
   return out;
 }
 

@@ -7,9 +7,9 @@ namespace dsf::serve {
 
 struct RawScore {
   cli::CommonFlags common;
-  std::string model, engram, token_ids, text, logits;
+  std::string model, engram, token_ids, text, logits, backend = "cpu";
   bool no_fake_quant = false;
-  int64_t chunk = 512;
+  int64_t chunk = 512, device = 0;
 };
 
 void add_score_flags(cli::Command& command, RawScore& raw);

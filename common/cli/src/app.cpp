@@ -142,16 +142,46 @@ std::string footer(const ToolInfo& info) {
 }
 }  // namespace
 
+// What else follows a colon is a check, whose error says it well enough.
+std::string placeholder(std::string type) {
+  const size_t colon = type.find(':');
+  if (colon == std::string::npos) return type;
+  if (type.size() < colon + 3 || type[colon + 1] != '{') return type.substr(0, colon);
+  type = type.substr(colon + 2, type.size() - colon - 3);
+  std::replace(type.begin(), type.end(), ',', '|');
+  return type;
+}
+
+namespace {
+// One line an option: the footer says that every option has its DSF_* variable, the manual names it.
+class Formatter : public CLI::Formatter {
+ public:
+  std::string make_option_opts(const CLI::Option* option) const override {
+    std::string out;
+    if (option->get_items_expected_max() > 0 && !option->get_type_name().empty()) out = " " + placeholder(option->get_type_name());
+    return option->get_required() ? out + " REQUIRED" : out;
+  }
+  // The base class leaves two empty lines between groups.
+  std::string make_group(std::string group, bool positional, std::vector<const CLI::Option*> options) const override {
+    std::string out = CLI::Formatter::make_group(std::move(group), positional, std::move(options));
+    while (out.ends_with("\n\n")) out.pop_back();
+    return out;
+  }
+};
+}  // namespace
+
 App::App(ToolInfo info) : Command(make_root(info)), info_(std::move(info)) {
+  impl_->app->formatter(std::make_shared<Formatter>());
   impl_->app->footer(footer(info_));
   impl_->app->set_version_flag("--version", version_line(info_.name), "version, commit, compilers");
-  impl_->app->get_formatter()->column_width(34);
+  impl_->app->get_formatter()->column_width(36);
 }
 
 Result<std::optional<int>> App::parse(Args args) {
   if (args.argc == 3 && std::string_view(args.argv[1]) == "--generate") {
-    const std::string script = completion(*impl_->app, info_.name, args.argv[2]);
-    if (script.empty()) return fail(Code::kUsage, "--generate", "unknown kind " + std::string(args.argv[2]), "use completion-bash, completion-zsh or completion-fish");
+    const std::string_view kind = args.argv[2];
+    const std::string script = kind == "manual-options" ? manual_options(*impl_->app) : completion(*impl_->app, info_.name, args.argv[2]);
+    if (script.empty()) return fail(Code::kUsage, "--generate", "unknown kind " + std::string(kind), "use completion-bash, completion-zsh, completion-fish or manual-options");
     std::cout << script;
     return std::optional<int>(0);
   }

@@ -21,6 +21,12 @@ struct Command::Impl {
   CLI::Option* dress(CLI::Option* option, bool environment);
 };
 
+// An option's type for people: "TEXT:{auto,always}" is "auto|always", "N:INT in [0 - 4096]" is "N".
+std::string placeholder(std::string type);
+
+// Every command with its options, as a section of the manual.
+std::string manual_options(const CLI::App& root);
+
 // Script for the shell on stdout.
 std::string completion(const CLI::App& root, const std::string& tool, const std::string& shell);
 

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "dsf/base/numeric.h"
+#include "dsf/codec/sha256.h"
 
 namespace dsf::codec {
 namespace {
@@ -25,15 +26,15 @@ std::string_view payload_of(std::string_view line) {
 }
 
 // "P <index> <digest>"
-bool parse_claim(std::string_view payload, std::map<uint64_t, Digest>& claims) {
+bool parse_claim(std::string_view payload, std::map<uint64_t, std::string>& claims) {
   if (!payload.starts_with("P ")) return false;
   payload.remove_prefix(2);
   const size_t space = payload.find(' ');
   if (space == std::string_view::npos) return false;
   const auto index = parse_u64(payload.substr(0, space));
-  const auto digest = Digest::from_hex(payload.substr(space + 1));
-  if (!index || !digest) return false;
-  claims[*index] = *digest;
+  const std::string_view digest = payload.substr(space + 1);
+  if (!index || digest.empty() || digest.find(' ') != std::string_view::npos) return false;
+  claims[*index] = std::string(digest);
   return true;
 }
 
@@ -70,8 +71,8 @@ Result<void> Journal::write_line(const std::string& payload) {
   return io::write_all(fd_, as_bytes(payload + " " + crc_text(payload) + "\n"));
 }
 
-Result<void> Journal::add(uint64_t piece, const Digest& digest) {
-  return write_line("P " + std::to_string(piece) + " " + digest.hex());
+Result<void> Journal::add(uint64_t piece, const std::string& digest) {
+  return write_line("P " + std::to_string(piece) + " " + digest);
 }
 
 Result<void> Journal::restart() {

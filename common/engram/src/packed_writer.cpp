@@ -80,8 +80,7 @@ Result<PackedWriter> PackedWriter::resume(const fs::path& target, const PackedHe
   // Claims behind the first bad block would stand beside the new ones: write those that hold again.
   if (w.journal_->claims().size() != good) {
     DSF_OK(w.journal_->restart());
-    for (uint64_t i = 0; i < good; ++i)
-      DSF_OK(w.journal_->add(i, *codec::Digest::from_hex(w.block_sha256_[static_cast<size_t>(i)])));
+    for (uint64_t i = 0; i < good; ++i) DSF_OK(w.journal_->add(i, w.block_sha256_[static_cast<size_t>(i)]));
   }
   w.rows_ = std::min(good * kPackBlockRows, header.hi - header.lo);
   w.synced_ = w.syncing_to_ = kPackedHeaderBytes + w.rows_ * header.row_bytes;
@@ -112,9 +111,9 @@ Result<uint64_t> PackedWriter::take_over() {
     records_.resize(std::min(kPackBlockRows, n - i * kPackBlockRows) * header_.row_bytes);
     if (at + records_.size() > size) break;
     DSF_OK(io::read_at(fd_, at, records_));
-    if (codec::sha256(records_) != digest) break;
+    if (codec::sha256(records_).hex() != digest) break;
     io::drop_page_cache(fd_, at, records_.size());
-    block_sha256_.push_back(digest.hex());
+    block_sha256_.push_back(digest);
     ++i;
   }
   return i;
@@ -143,7 +142,7 @@ Result<void> PackedWriter::append_records(std::span<const std::byte> records) {
 
 Result<void> PackedWriter::note_digest(const codec::Digest& digest) {
   block_sha256_.push_back(digest.hex());
-  return journal_ ? journal_->add(block_sha256_.size() - 1, digest) : Result<void>();
+  return journal_ ? journal_->add(block_sha256_.size() - 1, block_sha256_.back()) : Result<void>();
 }
 
 // The disk works while the next blocks are read: a sync runs beside them and is waited for when the next one is due.

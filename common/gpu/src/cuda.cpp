@@ -1,10 +1,12 @@
 #include "dsf/gpu/cuda.h"
 
+#include <atomic>
 #include <utility>
 
 namespace dsf::gpu {
 namespace {
 cudaEvent_t event_of(void* h) { return static_cast<cudaEvent_t>(h); }
+std::atomic<int64_t> allocations = 0;
 }  // namespace
 
 int count() {
@@ -94,6 +96,7 @@ Result<float> Event::us_since(const Event& start) const {
 }
 
 Result<Graph> Graph::capture(const Stream& s, const std::function<Result<void>()>& record) {
+  DSF_TRY(const size_t before, free_bytes());
   DSF_CUDA_TRY(cudaStreamBeginCapture(cuda_stream(s), cudaStreamCaptureModeThreadLocal));
   Result<void> recorded = record();
   cudaGraph_t graph = nullptr;
@@ -109,11 +112,14 @@ Result<Graph> Graph::capture(const Stream& s, const std::function<Result<void>()
   DSF_CUDA_TRY(made);
   Graph g;
   g.exec_ = exec;
+  DSF_CUDA_TRY(cudaGraphUpload(exec, cuda_stream(s)));
+  DSF_TRY(const size_t after, free_bytes());
+  g.bytes_ = before > after ? before - after : 0;
   return g;
 }
-Graph::Graph(Graph&& o) noexcept : exec_(std::exchange(o.exec_, nullptr)) {}
+Graph::Graph(Graph&& o) noexcept : exec_(std::exchange(o.exec_, nullptr)), bytes_(std::exchange(o.bytes_, 0)) {}
 Graph& Graph::operator=(Graph&& o) noexcept {
-  std::swap(exec_, o.exec_);
+  std::swap(exec_, o.exec_), std::swap(bytes_, o.bytes_);
   return *this;
 }
 Graph::~Graph() {
@@ -131,14 +137,17 @@ void release_pinned(void* p) { (void)cudaFreeHost(p); }
 
 Result<DeviceBuffer> allocate(size_t bytes) {
   void* p = nullptr;
+  ++allocations;
   if (bytes != 0) DSF_CUDA_TRY(cudaMalloc(&p, bytes));
   return DeviceBuffer(p, bytes);
 }
 Result<PinnedBuffer> allocate_pinned(size_t bytes) {
   void* p = nullptr;
+  ++allocations;
   if (bytes != 0) DSF_CUDA_TRY(cudaHostAlloc(&p, bytes, cudaHostAllocDefault));
   return PinnedBuffer(p, bytes);
 }
+int64_t allocation_count() { return allocations; }
 Result<void> copy_to_device(const Stream& s, void* device, const void* host, size_t bytes) {
   DSF_CUDA_TRY(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, cuda_stream(s)));
   return {};

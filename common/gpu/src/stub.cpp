@@ -40,6 +40,7 @@ void release_pinned(void*) {}
 
 Result<DeviceBuffer> allocate(size_t) { return absent(); }
 Result<PinnedBuffer> allocate_pinned(size_t) { return absent(); }
+int64_t allocation_count() { return 0; }
 Result<void> copy_to_device(const Stream&, void*, const void*, size_t) { return absent(); }
 Result<void> copy_to_host(const Stream&, void*, const void*, size_t) { return absent(); }
 Result<void> fill(const Stream&, void*, int, size_t) { return absent(); }

@@ -32,11 +32,11 @@ Hub::Outcome changed(const FileSource& f, const std::string& what) {
 }
 
 // The Hub's own statement about the file must be what was planned.
-std::optional<Hub::Outcome> check_metadata(const FileSource& f, const http::Response& r) {
+std::optional<Hub::Outcome> check_metadata(const FileSource& f, const http::Response& r, const http::Url& url) {
   const auto header = [&](const char* name) { return http::find_header(r.headers, name); };
   if (header("X-Repo-Commit").empty()) {
     return outcome(Code::kRemote, f,
-                   "no X-Repo-Commit header from " + http::redacted(r.effective_url) + ": not a Hub endpoint",
+                   "no X-Repo-Commit header from " + http::redacted(http::to_string(url)) + ": not a Hub endpoint",
                    "check HF_ENDPOINT, proxy and captive portal", "not_hub", false);
   }
   if (header("X-Repo-Commit") != f.commit()) return changed(f, "the commit");
@@ -64,6 +64,11 @@ struct Hub::Transfer {
 std::string FileSource::host() const {
   const std::lock_guard lock(mutex_);
   return host_;
+}
+
+void FileSource::forget_location() {
+  const std::lock_guard lock(mutex_);
+  location_.clear();
 }
 
 int FileSource::resolves() const {
@@ -109,7 +114,7 @@ std::optional<Hub::Outcome> Hub::resolve_storage(FileSource& file, http::Url url
       url = *next;
       continue;
     }
-    if (auto wrong = check_metadata(file, *response)) return wrong;
+    if (auto wrong = check_metadata(file, *response, url)) return wrong;
     file.location_ = http::to_string(*next);
     file.storage_ = redirect;
     const int64_t now_ms = unix_time_ms();
@@ -123,8 +128,9 @@ std::optional<Hub::Outcome> Hub::resolve_storage(FileSource& file, http::Url url
 
 namespace {
 
+// if_range: the request carried a tag, and 200 says that the storage has another one now.
 std::optional<Hub::Outcome> check_data_headers(const FileSource& f, const http::Response& r, uint64_t begin,
-                                               uint64_t end) {
+                                               uint64_t end, bool if_range) {
   const auto header = [&](const char* name) { return http::find_header(r.headers, name); };
   const std::string type(header("Content-Type").substr(0, header("Content-Type").find(';')));
   if (type == "text/html" && !f.entry().path.ends_with(".html")) {
@@ -139,6 +145,7 @@ std::optional<Hub::Outcome> check_data_headers(const FileSource& f, const http::
   }
   if (r.status == 200) {
     if (begin == 0 && end == f.entry().size) return std::nullopt;
+    if (if_range) return outcome(Code::kRemote, f, "the storage's copy changed", "try again", "tag_changed", true);
     return outcome(Code::kRemote, f, "the Range header was ignored", "a proxy may remove it", "range", true);
   }
   const std::string want =
@@ -149,6 +156,22 @@ std::optional<Hub::Outcome> check_data_headers(const FileSource& f, const http::
 
 }  // namespace
 
+// The tag to send as If-Range: only a strong one, and only to the host that gave it.
+std::string Hub::range_tag(const FileSource& file, const http::Url& url) {
+  const std::lock_guard lock(file.mutex_);
+  return file.etag_host_ == http::origin(url) && file.storage_etag_.starts_with('"') ? file.storage_etag_
+                                                                                     : std::string();
+}
+
+// After an answer with data. Another tag of the same host: the next range asks the Hub whether the content is still the
+// planned one.
+void Hub::note_storage(FileSource& file, const http::Url& url, std::string_view etag) {
+  const std::lock_guard lock(file.mutex_);
+  if (file.etag_host_ == http::origin(url) && file.storage_etag_ != etag) file.location_.clear();
+  file.etag_host_ = http::origin(url);
+  file.storage_etag_ = std::string(etag);
+}
+
 std::optional<Hub::Outcome> Hub::transfer(FileSource& file, Place place, Transfer& t) {
   for (int hop = 0; hop <= kMaxHops; ++hop) {
     const auto url = http::parse_url(place.url);
@@ -156,12 +179,14 @@ std::optional<Hub::Outcome> Hub::transfer(FileSource& file, Place place, Transfe
     http::Request request = request_for(*url, !place.storage);
     request.headers.emplace_back("Range", "bytes=" + std::to_string(t.begin) + "-" + std::to_string(t.end - 1));
     request.stall_timeout_us = shared_->settings.stall_timeout_us;
+    const std::string tag = place.storage ? range_tag(file, *url) : std::string();
+    if (!tag.empty()) request.headers.emplace_back("If-Range", tag);
     bool data = false;
     request.on_headers = [&](const http::Response& r) {
       data = r.status == 200 || r.status == 206;
       if (!data) return true;
-      t.refused = check_data_headers(file, r, t.begin, t.end);
-      if (!t.refused && !place.storage && hop == 0) t.refused = check_metadata(file, r);
+      t.refused = check_data_headers(file, r, t.begin, t.end, !tag.empty());
+      if (!t.refused && !place.storage && hop == 0) t.refused = check_metadata(file, r, *url);
       return !t.refused;
     };
     request.on_body = [&](std::span<const std::byte> bytes, int64_t) {
@@ -188,7 +213,7 @@ std::optional<Hub::Outcome> Hub::transfer(FileSource& file, Place place, Transfe
                        false);
       }
       if (hop == 0 && !place.storage) {
-        if (auto wrong = check_metadata(file, *response)) return wrong;
+        if (auto wrong = check_metadata(file, *response, *url)) return wrong;
       }
       place = {http::to_string(*next), place.storage || !may_carry_token(*next)};
       t.error_body.clear();
@@ -198,15 +223,9 @@ std::optional<Hub::Outcome> Hub::transfer(FileSource& file, Place place, Transfe
       response->body = std::move(t.error_body);
       return classify(*response, file.repo_ + "/" + file.entry_.path, place.storage);
     }
-    const std::string etag = std::string(http::find_header(response->headers, "ETag"));
+    if (place.storage) note_storage(file, *url, http::find_header(response->headers, "ETag"));
     const std::lock_guard lock(file.mutex_);
     file.host_ = url->host;
-    if (place.storage && file.storage_etag_ != etag) {
-      // Another tag from the storage: ask the Hub again whether the content is still the planned one, before the next
-      // range.
-      if (!file.storage_etag_.empty()) file.location_.clear();
-      file.storage_etag_ = etag;
-    }
     if (t.received == t.end - t.begin) return std::nullopt;
     return outcome(Code::kRemote, file, "fewer bytes than asked for", "try again", "short_body", true);
   }
@@ -220,11 +239,31 @@ std::optional<Hub::Outcome> Hub::read_range(FileSource& file, uint64_t begin, ui
   Transfer t{begin, end, sink, 0, false, false, {}, {}};
   auto failed = transfer(file, place, t);
   if (t.sink_stopped) return outcome(Code::kLocal, file, "stopped", "", "stopped", false);
-  if (failed && (failed->error.cls == "expired" || failed->error.cls == "storage")) {
+  static constexpr const char* kAskAgain[] = {"expired", "storage", "tag_changed", "timeout", "connect", "dns"};
+  if (failed && place.storage &&
+      std::any_of(std::begin(kAskAgain), std::end(kAskAgain), [&](const char* c) { return failed->error.cls == c; })) {
     const std::lock_guard lock(file.mutex_);
     if (file.location_ == place.url) file.location_.clear();
+    if (failed->error.cls == "tag_changed") file.etag_host_.clear();
   }
   return failed;
+}
+
+Result<void> Hub::read(FileSource& file, uint64_t begin, uint64_t end, const Sink& sink) {
+  const std::string subject = file.repo() + "/" + file.entry().path;
+  Attempts attempts(*shared_);
+  while (true) {
+    const uint64_t before = begin;
+    const auto failed = read_range(file, begin, end, [&](std::span<const std::byte> bytes) {
+      begin += bytes.size();
+      return sink(bytes);
+    });
+    if (!failed) return {};
+    if (begin > before) attempts.progress();
+    if (attempts.again(*failed, subject)) continue;
+    if (attempts.stopped()) return fail(Code::kLocal, subject, "stopped", "", "stopped");
+    return fail(failed->error);
+  }
 }
 
 Result<std::string> Hub::read_file(const std::string& repo, const std::string& commit, const Entry& entry,
@@ -233,23 +272,11 @@ Result<std::string> Hub::read_file(const std::string& repo, const std::string& c
     return fail(Code::kRemote, repo + "/" + entry.path, "larger than " + format_bytes(max_bytes), "", "too_large");
   FileSource source(repo, commit, entry);
   std::string content;
-  const RetryPolicy& policy = shared_->retry;
-  for (int attempt = 0, waits = 0;;) {
-    const uint64_t before = content.size();
-    const auto failed = read_range(source, before, entry.size, [&](std::span<const std::byte> bytes) {
-      content += as_text(bytes);
-      return true;
-    });
-    if (!failed) return content;
-    if (content.size() > before) attempt = 0;
-    if (!failed->retry || (failed->counts ? ++attempt >= policy.attempts : ++waits > policy.rate_waits))
-      return fail(failed->error);
-    const int64_t wait =
-        failed->wait_us >= 0 ? std::min(failed->wait_us, policy.rate_cap_us) : shared_->backoff_us(attempt);
-    if (!failed->counts) shared_->close_gate_until(monotonic_ns() + wait * 1000);
-    if (shared_->on_retry) shared_->on_retry({repo + "/" + entry.path, failed->error.cls, 0, wait});
-    if (!shared_->wait(wait)) return fail(Code::kLocal, repo + "/" + entry.path, "stopped", "", "stopped");
-  }
+  DSF_OK(read(source, 0, entry.size, [&](std::span<const std::byte> bytes) {
+    content += as_text(bytes);
+    return true;
+  }));
+  return content;
 }
 
 }  // namespace dsf::hub

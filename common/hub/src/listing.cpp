@@ -93,6 +93,11 @@ bool Hub::may_carry_token(const http::Url& url) const {
   return (at_home || trusted) && !readable_by_others;
 }
 
+bool Hub::sends_token_to(const std::string& text) const {
+  const auto url = http::parse_url(text);
+  return url && may_carry_token(*url);
+}
+
 http::Request Hub::request_for(const http::Url& url, bool with_token) const {
   http::Request r;
   r.url = http::to_string(url);
@@ -112,8 +117,8 @@ http::Request Hub::request_for(const http::Url& url, bool with_token) const {
 // A whole answer with status 200, over as many attempts and redirects as the policy allows.
 Result<http::Response> Hub::call(const std::string& text, int64_t max_body) {
   DSF_TRY(http::Url url, http::parse_url(text));
-  const RetryPolicy& policy = shared_->retry;
-  for (int attempt = 0, waits = 0, hops = 0;;) {
+  Attempts attempts(*shared_);
+  for (int hops = 0;;) {
     if (!shared_->wait(0)) return fail(Code::kLocal, http::redacted(text), "stopped", "", "stopped");
     http::Request request = request_for(url, true);
     request.max_body_bytes = static_cast<uint64_t>(max_body);
@@ -129,14 +134,9 @@ Result<http::Response> Hub::call(const std::string& text, int64_t max_body) {
       continue;
     }
     const Outcome outcome = response ? classify(*response, http::redacted(text), false) : classify(response.error());
-    if (!outcome.retry || (outcome.counts ? ++attempt >= policy.attempts : ++waits > policy.rate_waits))
-      return fail(outcome.error);
-    const int64_t wait =
-        outcome.wait_us >= 0 ? std::min(outcome.wait_us, policy.rate_cap_us) : shared_->backoff_us(attempt);
-    if (!outcome.counts) shared_->close_gate_until(monotonic_ns() + wait * 1000);
-    if (shared_->on_retry)
-      shared_->on_retry({http::redacted(text), outcome.error.cls, response ? response->status : 0, wait});
-    if (!shared_->wait(wait)) return fail(Code::kLocal, http::redacted(text), "stopped", "", "stopped");
+    if (attempts.again(outcome, http::redacted(text), response ? response->status : 0)) continue;
+    if (attempts.stopped()) return fail(Code::kLocal, http::redacted(text), "stopped", "", "stopped");
+    return fail(outcome.error);
   }
 }
 

@@ -107,6 +107,22 @@ Result<Settings> settings_from(const Environment& env, const TokenChoice& token)
   return s;
 }
 
+std::string proxy_for(const Environment& env, const std::string& text) {
+  const auto url = http::parse_url(text);
+  if (!url || http::is_loopback_host(url->host)) return {};
+  std::string names = first_set(env, {"no_proxy", "NO_PROXY"}) + ",";
+  for (size_t i = 0, end = names.find(','); end != std::string::npos; i = end + 1, end = names.find(',', i)) {
+    std::string name = trimmed(names.substr(i, end - i));
+    if (name.starts_with('.')) name.erase(0, 1);
+    if (name == "*" || name == url->host || (!name.empty() && url->host.ends_with("." + name))) return {};
+  }
+  std::string proxy = url->scheme == "https" ? first_set(env, {"https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"})
+                                             : first_set(env, {"http_proxy", "all_proxy", "ALL_PROXY"});
+  if (const size_t scheme = proxy.find("://"); scheme != std::string::npos) proxy.erase(0, scheme + 3);
+  proxy = proxy.substr(0, proxy.find('/'));
+  return proxy.substr(proxy.rfind('@') + 1);  // npos + 1 is 0: all of it
+}
+
 bool is_commit(std::string_view revision) {
   return revision.size() == 40 && revision.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }

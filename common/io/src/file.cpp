@@ -16,7 +16,7 @@ Error errno_error(const fs::path& path, std::string_view action) {
   if (e == ENOENT || e == ENOTDIR) {
     out.code = Code::kMissing;
     out.cls = "missing";
-  } else if (e == ENOSPC || e == EDQUOT) {
+  } else if (e == ENOSPC || e == EDQUOT || e == EFBIG) {
     out.fix = "free disk space or choose another folder";
     out.cls = "disk_full";
   } else if (e == EROFS) {

@@ -1,6 +1,7 @@
 #include "dsf/model/config.h"
 
 #include <algorithm>
+#include <charconv>
 #include <utility>
 
 #include "dsf/io/file.h"
@@ -201,6 +202,28 @@ Result<Config> parse_config(std::string_view json_text, std::string_view subject
   if (const auto vision = root.maybe("vision_config")) DSF_OK(read_vision(*vision, c));
   if (const std::string broken = broken_rule(c); !broken.empty()) return text.fail(broken);
   return c;
+}
+
+std::string canonical_text(const Config& c) {
+  std::string out;
+  const auto line = [&](const std::string& key, const std::string& value) { out += key + " " + value + "\n"; };
+  const auto real = [](double v) {
+    char text[40];
+    return std::string(text, std::to_chars(text, text + sizeof text, v).ptr);
+  };
+  for (const IntField& f : kRequired) line(f.key, std::to_string(c.*f.member));
+  for (const IntField& f : kOptional) line(f.key, std::to_string(c.*f.member));
+  for (const auto& [key, member] : kReals) line(key, real(c.*member));
+  for (const auto& [key, member] : kLists) {
+    std::string values;
+    for (const int64_t v : c.*member) values += (values.empty() ? "" : ",") + std::to_string(v);
+    line(key, values);
+  }
+  line("ids", std::to_string(c.bos_token_id) + "," + std::to_string(c.eos_token_id) + "," + std::to_string(c.pad_token_id) + "," + std::to_string(c.engram_pad_token_id));
+  line("norm_topk_prob", c.norm_topk_prob ? "1" : "0");
+  const YarnScaling& y = c.rope_scaling;
+  line("rope_scaling", y.enabled ? real(y.factor) + "," + real(y.beta_fast) + "," + real(y.beta_slow) + "," + std::to_string(y.original_max_position_embeddings) : "none");
+  return out;
 }
 
 Result<Config> load_config(const std::filesystem::path& config_json) {

@@ -18,11 +18,11 @@ constexpr uint64_t kHostReserve = 256 * kMiB;
 
 bool has(std::string_view name, std::string_view part) { return name.find(part) != std::string_view::npos; }
 
-// Cut over ranks: attention heads, output groups, expert width, vocabulary. Everything else stands whole on every rank.
+// Cut over ranks: attention heads, output groups, expert width, rows of the head (split.h). Everything else stands whole on every rank.
 bool is_split(std::string_view name) {
   constexpr std::array<std::string_view, 6> kParts{".attn.wq_b", ".attn.wo_a", ".attn.wo_b", ".attn.attn_sink", ".ffn.experts.", ".ffn.shared_experts."};
   if (has(name, "markov_head") || has(name, "confidence_head") || has(name, "engram")) return false;
-  if (name.starts_with("head.") || name.starts_with("embed.")) return true;
+  if (name.starts_with("head.")) return true;
   return std::any_of(kParts.begin(), kParts.end(), [&](std::string_view p) { return has(name, p); });
 }
 bool is_vision(std::string_view name) { return name.starts_with("vision.") || name.starts_with("aligner.") || name.starts_with("image_"); }

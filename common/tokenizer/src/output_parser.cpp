@@ -124,10 +124,13 @@ class OutputParser::Impl {
 
   // ---- reasoning and content
 
-  bool started() const { return state_ == State::kReasoning ? reasoning_started_ : content_started_; }
+  bool started() const {
+    return state_ == State::kReasoning ? reasoning_started_ : content_started_ || options_.literal_content;
+  }
   unsigned live_tags() const {
-    unsigned live = kThinkCloseTag;
-    if (state_ == State::kReasoning) live |= kThinkOpenTag;
+    unsigned live = 0;
+    if (state_ == State::kReasoning) live |= kThinkOpenTag | kThinkCloseTag;
+    if (!options_.literal_content) live |= kThinkCloseTag;
     if (options_.parse_calls) live |= kBlockOpenTag;
     return live;
   }

@@ -2,10 +2,10 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/unit/bench/streams.h"
+#include "tools/bench/made_stream.h"
 
 using namespace dsf::bench;
-using namespace dsf::bench::test;
+using namespace dsf::bench::made;
 
 namespace {
 doctest::Approx near(double v) { return doctest::Approx(v).epsilon(1e-9); }

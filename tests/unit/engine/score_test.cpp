@@ -3,8 +3,11 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 
+#include "dsf/codec/sha256.h"
 #include "dsf/io/file.h"
 #include "dsf/test/support.h"
 #include "tiny.h"
@@ -55,9 +58,18 @@ TEST_CASE("score gives the references' logits, and log-probabilities that follow
   }
   CHECK(report->mean_nll == doctest::Approx(nll / 36).epsilon(1e-5));
   CHECK(report->perplexity == doctest::Approx(std::exp(nll / 36)).epsilon(1e-4));
-  const json::Value document = to_json(*report, options);
-  CHECK(document.find("n_predicted")->to_i64() == 36);
-  CHECK(document.find("items")->as_array().size() == 37);
+  const auto document = to_json(*report, options);
+  REQUIRE(document.has_value());
+  CHECK(document->find("n_predicted")->to_i64() == 36);
+  CHECK(document->find("items")->as_array().size() == 37);
+  // Every input by its digest: the checkpoint's files and what was scored.
+  std::map<std::string, std::string> inputs;
+  for (const json::Value& input : document->find("inputs")->as_array())
+    inputs[input.find("path")->as_string()] = input.find("sha256")->as_string();
+  CHECK(inputs.at("ids.txt") == codec::sha256(std::string_view(text)).hex());
+  for (const char* name : {"config.json", "engram_token_map.json"})
+    CHECK(inputs.at(name) == codec::sha256_file(tiny->dir() / name)->hex());
+  CHECK(std::ranges::count_if(inputs, [](const auto& i) { return i.first.ends_with(".safetensors"); }) >= 1);
 }
 
 TEST_CASE("score says what is wrong with its input") {

@@ -169,4 +169,24 @@ TEST_CASE("a step that cannot run names its reason and leaves every session as i
   CHECK(engine->draft(a, 256).error().code == Code::kUsage);
 }
 
+TEST_CASE("a token chosen by the engine is the one its logits give, beside items that want logits") {
+  const auto tiny = Tiny::open("tiny_v41 choices");
+  if (!tiny) return;
+  const auto engine = tiny->engine(true);
+  const Ids all = tiny->fed(1);
+  const SessionId a = open_session(*engine), b = open_session(*engine), c = open_session(*engine);
+  const ChoiceParams greedy{.temperature = 0}, keyed{.temperature = 1, .top_p = 0.9, .seed = 11, .position = 7};
+  const std::vector<StepItem> items{{.session = a, .tokens = std::span(all).first(7), .choose = &greedy},
+                                    {.session = b, .tokens = std::span(all).first(7)},
+                                    {.session = c, .tokens = std::span(all).first(7), .choose = &keyed}};
+  const auto out = engine->step(items);
+  REQUIRE(out);
+  REQUIRE(out->n_rows == 1);
+  Chooser chooser;
+  const auto first = chooser.choose(out->logits, greedy), second = chooser.choose(out->logits, keyed);
+  REQUIRE((first && second));
+  CHECK(out->chosen == Ids{*first, *second});
+  CHECK(engine->length(c) == 7);
+}
+
 }  // namespace dsf::serve::test

@@ -306,3 +306,15 @@ TEST_CASE("too little space is said before the first byte") {
   CHECK(r.error().cls == "no_space");
   CHECK(cdn_bytes(f) == 0);
 }
+
+TEST_CASE("names as long as the file system allows") {
+  FetchFixture f;
+  for (const size_t n : {242, 251}) {  // the public client's ".metadata" fits behind the first alone
+    const std::string name = "sub/" + std::string(n, 'n') + ".txt";
+    f.files[name] = "long\n";
+    f.write("hub/org/repo/" + name, "long\n");
+  }
+  const auto r = f.get();
+  REQUIRE_MESSAGE(r, r.error().line());
+  f.check_complete();
+}

@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include "dsf/base/numeric.h"
+#include "dsf/codec/sha256.h"
+#include "dsf/io/file.h"
 #include "dsf/test/support.h"
 
 using namespace dsf;
@@ -15,7 +17,7 @@ std::string text_of(const std::filesystem::path& path) { return *io::read_text(p
 TEST_CASE("claims survive, and a torn or damaged line ends the journal") {
   test::TempDir dir;
   const auto path = dir / "j";
-  const codec::Digest digest = codec::sha256("x");
+  const std::string digest = codec::sha256("x").hex();
   {
     auto j = Journal::open(path, "{\"a\":1}");
     REQUIRE(j);
@@ -39,7 +41,7 @@ TEST_CASE("claims survive, and a torn or damaged line ends the journal") {
 TEST_CASE("a journal of another content starts anew") {
   test::TempDir dir;
   const auto path = dir / "j";
-  REQUIRE(Journal::open(path, "{\"a\":1}")->add(0, codec::sha256("x")));
+  REQUIRE(Journal::open(path, "{\"a\":1}")->add(0, "12ab34cd"));
   CHECK(Journal::open(path, "{\"a\":2}")->claims().empty());
   CHECK(Journal::open(path, "{\"a\":1}")->claims().empty());
 }

@@ -18,6 +18,18 @@ hub::Environment env(std::map<std::string, std::string> values) {
 }
 }  // namespace
 
+TEST_CASE("the proxy for a URL is named without its credentials, and exceptions hold") {
+  const std::string home = "https://huggingface.co";
+  CHECK(hub::proxy_for(env({}), home).empty());
+  CHECK(hub::proxy_for(env({{"HTTPS_PROXY", "http://me:pw@proxy.lan:3128/"}}), home) == "proxy.lan:3128");
+  CHECK(hub::proxy_for(env({{"ALL_PROXY", "proxy.lan:1"}}), home) == "proxy.lan:1");
+  CHECK(hub::proxy_for(env({{"HTTP_PROXY", "proxy.lan:1"}}), "http://hub.lan")
+            .empty());  // upper case is not read for http
+  CHECK(hub::proxy_for(env({{"https_proxy", "p:1"}, {"NO_PROXY", "a, .huggingface.co"}}), home).empty());
+  CHECK(hub::proxy_for(env({{"https_proxy", "p:1"}, {"no_proxy", "face.co"}}), home) == "p:1");
+  CHECK(hub::proxy_for(env({{"http_proxy", "p:1"}}), "http://127.0.0.1:8080").empty());
+}
+
 TEST_CASE("the endpoint loses its slash and must be a URL") {
   CHECK(hub::settings_from(env({}))->endpoint == "https://huggingface.co");
   CHECK(hub::settings_from(env({{"HF_ENDPOINT", "http://127.0.0.1:80//"}}))->endpoint == "http://127.0.0.1:80");

@@ -24,6 +24,9 @@ class FakeEngine final : public serve::Engine {
     std::function<int32_t(std::span<const int32_t>)> script;
     // Called with the items of every step before it runs; an Error fails the step.
     std::function<Result<void>(std::span<const serve::StepItem>)> on_step;
+    bool chooses = false;  // tokens instead of logits on request
+    // Drafts after a context that ends in the pending token; none: there is no drafter.
+    std::function<std::vector<int32_t>(std::vector<int32_t>)> draft;
     std::vector<std::pair<std::string, std::string>> identity{{"checkpoint_sha256", std::string(64, 'a')}};
   };
 
@@ -45,12 +48,32 @@ class FakeEngine final : public serve::Engine {
   int64_t length(serve::SessionId session) const override { return static_cast<int64_t>(sessions_.at(session).size()); }
   std::vector<std::pair<std::string, std::string>> identity() const override { return options_.identity; }
 
+  bool chooses() const override { return options_.chooses; }
+  bool has_drafter() const override { return options_.draft != nullptr; }
+  Result<serve::DraftOutput> draft(serve::SessionId session, int32_t pending) override {
+    std::vector<int32_t> context = sessions_.at(session);
+    context.push_back(pending);
+    return serve::DraftOutput{options_.draft(std::move(context)), {}, {}};
+  }
+  Result<void> truncate(serve::SessionId session, int64_t length) override {
+    DSF_CHECK(length >= 0 && length <= this->length(session), "cut out of range");
+    sessions_.at(session).resize(static_cast<size_t>(length));
+    return {};
+  }
+  // The logits after a context.
+  std::vector<float> logits_after(const std::vector<int32_t>& context) const {
+    std::vector<float> row;
+    append_row(context, row);
+    return row;
+  }
+
   Result<serve::StepOutput> step(std::span<const serve::StepItem> items) override {
     if (options_.on_step) DSF_OK(options_.on_step(items));
     int64_t total = 0;
     std::set<serve::SessionId> seen;
     logits_.clear();
     int64_t n_rows = 0;
+    std::vector<int32_t> chosen;
     for (const auto& item : items) {
       total += static_cast<int64_t>(item.tokens.size());
       DSF_CHECK(!item.tokens.empty() && sessions_.count(item.session) == 1 && seen.insert(item.session).second,
@@ -59,21 +82,30 @@ class FakeEngine final : public serve::Engine {
       for (size_t i = 0; i < item.tokens.size(); ++i) {
         DSF_CHECK(item.tokens[i] >= 0 && item.tokens[i] < config_.vocab_size, "token outside the vocabulary");
         context.push_back(item.tokens[i]);
-        if (item.want_all_logits || (item.want_logits && i + 1 == item.tokens.size())) {
-          append_row(context);
+        if (item.choose == nullptr && (item.want_all_logits || (item.want_logits && i + 1 == item.tokens.size()))) {
+          append_row(context, logits_);
           ++n_rows;
+        }
+      }
+      if (item.choose != nullptr) {
+        DSF_CHECK(options_.chooses, "asked for a token");
+        serve::ChoiceParams params = *item.choose;
+        for (int64_t i = item.n_choose; i > 0; --i, ++params.position) {
+          std::vector<float> row;
+          append_row({context.begin(), context.end() - i + 1}, row);
+          chosen.push_back(serve::Chooser().choose(row, params).value_or(-1));
         }
       }
       DSF_CHECK(static_cast<int64_t>(context.size()) <= limits_.max_model_len, "context too long");
     }
     DSF_CHECK(total <= limits_.max_step_tokens, "step too large");
-    return serve::StepOutput{logits_, n_rows};
+    return serve::StepOutput{logits_, n_rows, chosen};
   }
 
   size_t open_sessions() const { return sessions_.size(); }
 
  private:
-  void append_row(const std::vector<int32_t>& context) {
+  void append_row(const std::vector<int32_t>& context, std::vector<float>& logits) const {
     const int32_t wanted = options_.script ? options_.script(context) : -1;
     uint64_t hash = 0x9E3779B97F4A7C15u;
     for (const int32_t id : context)
@@ -83,7 +115,7 @@ class FakeEngine final : public serve::Engine {
       x ^= x >> 32;
       float logit = static_cast<float>(x % 1000) / 200.0F;
       if (wanted >= 0) logit = id == wanted ? 500.0F : -500.0F;
-      logits_.push_back(logit);
+      logits.push_back(logit);
     }
   }
 

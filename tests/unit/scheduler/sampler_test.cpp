@@ -225,3 +225,11 @@ TEST_CASE("log-probabilities are those of the raw row, most likely first") {
   CHECK(choice->top[0].logprob == doctest::Approx(std::log(0.5)));
   CHECK(choice->top[1].id == 1);
 }
+
+// Values by hand from the formula of serving.md 5.3.
+TEST_CASE("the seeds of further choices follow from the first, which is the request's own") {
+  CHECK(serve::seed_of_choice(7u, 0) == 7u);
+  CHECK(serve::seed_of_choice(7u, 1) == 7191089600892374487u);
+  CHECK(serve::seed_of_choice(7u, 2) == 309689372594955804u);
+  CHECK(serve::seed_of_choice(9223372036854775807u, 63) == 7894107472957750200u);
+}

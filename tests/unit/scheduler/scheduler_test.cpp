@@ -370,3 +370,119 @@ TEST_CASE("an engine error is the round's, and end_all hands it to every request
   CHECK(read(*b).end->error.what == "device lost");
   CHECK(bench.engine.open_sessions() == 0);
 }
+
+TEST_CASE("whoever chooses, the reply is the same, and logits are asked for only where they are needed") {
+  std::vector<GenerationRequest> (*const requests)() = [] {
+    std::vector<GenerationRequest> out;
+    for (int i = 0; i < 6; ++i) out.push_back(request(sequence(i, 3 + 11 * i), 12));
+    out[1].sampling.temperature = 0;
+    out[2].sampling.top_p = 1;
+    out[3].sampling.frequency_penalty = 0.5;
+    out[4].sampling.top_logprobs = 2;
+    out[5].min_tokens = 6;
+    return out;
+  };
+  const auto replies = [&](bool chooses, int64_t& rows) {
+    FakeEngine::Options options;
+    options.chooses = chooses;
+    options.on_step = [&](std::span<const StepItem> items) {
+      for (const StepItem& item : items) rows += item.choose == nullptr && item.want_logits ? 1 : 0;
+      return Result<void>{};
+    };
+    Bench bench(std::move(options));
+    std::vector<std::shared_ptr<Stream>> streams;
+    for (GenerationRequest& r : requests()) streams.push_back(bench.add(std::move(r)));
+    bench.run();
+    std::vector<std::vector<int32_t>> ids;
+    for (const auto& stream : streams) ids.push_back(read(*stream).ids);
+    return ids;
+  };
+  int64_t rows_here = 0, rows_there = 0;
+  CHECK(replies(true, rows_there) == replies(false, rows_here));
+  CHECK(rows_here == 6 * 12);
+  CHECK(rows_there == 12 + 12 + 6);  // penalties, log-probabilities, the masked start
+}
+
+TEST_CASE("drafts change no reply: right ones, wrong ones, to the end of the reply and of the context") {
+  const FakeEngine oracle({});
+  // Greedy continuations that are wrong at every `wrong`-th place.
+  const auto drafter = [&](size_t wrong) {
+    return [&oracle, wrong](std::vector<int32_t> context) {
+      std::vector<int32_t> ids;
+      for (int i = 0; i < 5; ++i) {
+        const auto row = oracle.logits_after(context);
+        const auto best = static_cast<int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
+        ids.push_back(context.size() % wrong == 0 ? (best + 1) % 64 : best);
+        context.push_back(ids.back());
+      }
+      return ids;
+    };
+  };
+  const auto replies = [&](int64_t speculative, size_t wrong, int64_t model_len, SchedulerCounters& counters) {
+    FakeEngine::Options options;
+    options.chooses = true;
+    options.max_model_len = model_len;
+    if (wrong > 0) options.draft = drafter(wrong);
+    SchedulerOptions scheduling;
+    scheduling.speculative = speculative;
+    Bench bench(std::move(options), std::move(scheduling));
+    std::vector<std::shared_ptr<Stream>> streams;
+    for (int i = 0; i < 6; ++i) {
+      GenerationRequest r = request(sequence(3 * i, 1 + 9 * i), 14 + i);
+      r.ignore_eos = i % 2 == 0;
+      r.sampling.temperature = i < 4 ? 0 : 1;
+      if (i == 3) r.stop_ids = {7, 8, 9, 10, 11};
+      if (i == 2) r.min_tokens = 5;
+      streams.push_back(bench.add(std::move(r)));
+    }
+    bench.run();
+    std::vector<std::pair<std::vector<int32_t>, EndReason>> out;
+    for (const auto& stream : streams) {
+      Reply reply = read(*stream);
+      REQUIRE(reply.end);
+      out.emplace_back(std::move(reply.ids), reply.end->reason);
+    }
+    counters = bench.scheduler->counters();
+    CHECK(bench.engine.open_sessions() == 0);
+    return out;
+  };
+  for (const int64_t model_len : {64, 256}) {
+    SchedulerCounters plain, with;
+    const auto want = replies(0, 0, model_len, plain);
+    for (const size_t wrong : {1, 2, 3, 1000}) {
+      for (const int64_t speculative : {1, 3, 16}) {
+        CAPTURE(wrong);
+        CAPTURE(speculative);
+        CHECK(replies(speculative, wrong, model_len, with) == want);
+        CHECK(with.drafted_tokens > 0);
+        CHECK(with.generated_tokens == plain.generated_tokens);
+        if (wrong == 1) CHECK(8 * with.accepted_tokens < with.drafted_tokens);  // by luck, at temperature 1
+        if (wrong == 1000) CHECK(with.accepted_tokens >= 5);
+      }
+    }
+  }
+}
+
+TEST_CASE("min_tokens keeps an end from being chosen under a filter, unless nothing else is left") {
+  struct OneThenEnd final : TokenFilter {
+    int committed = 0;
+    bool allowed(std::vector<int32_t>& out) override {
+      out = committed == 0 ? std::vector<int32_t>{1, 10} : std::vector<int32_t>{1};
+      return true;
+    }
+    void commit(int32_t) override { ++committed; }
+  };
+  FakeEngine::Options options;
+  options.script = [](std::span<const int32_t>) { return 1; };
+  Bench bench(options);
+  GenerationRequest r = request({4}, 9);
+  r.ignore_eos = false;
+  r.min_tokens = 5;
+  r.steering.active = true;
+  r.steering.filter = std::make_unique<OneThenEnd>();
+  const auto stream = bench.add(std::move(r));
+  bench.run();
+  const Reply reply = read(*stream);
+  CHECK(reply.ids == std::vector<int32_t>{10, 1});
+  CHECK(reply.end->reason == EndReason::kEos);
+}

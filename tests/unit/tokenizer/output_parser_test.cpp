@@ -584,3 +584,18 @@ TEST_CASE("hostile repetition costs linear time") {
   value.finish(EndCause::kEos);
   CHECK(value.result().calls[0].complete);
 }
+
+TEST_CASE("a reply with a format of its own keeps what would be markup, and still begins after the thinking") {
+  const std::string text = "\n{\"a\":\"</think>\"}";
+  for (const std::string& before : {std::string(), std::string("hm</think>")}) {
+    for (size_t cut = 0; cut <= text.size(); ++cut) {
+      ParserOptions options = before.empty() ? content() : reasoning();
+      options.literal_content = true;
+      options.parse_calls = false;
+      const Run r = run({before + text.substr(0, cut), text.substr(cut)}, options, EndCause::kEos);
+      CHECK(r.result.content == text);
+      CHECK(r.result.reasoning == (before.empty() ? "" : "hm"));
+      check_stream_equals_result(r);
+    }
+  }
+}

@@ -12,6 +12,8 @@ struct ChatPlan {
   std::vector<int32_t> ids;
   tokenizer::ParserOptions parser;
   tokenizer::ToolChoice tool_choice;
+  ReplyFormat format;
+  std::string continued;  // content of the last message when it is continued
   bool logprobs = false;
   bool include_reasoning = true;
 };
@@ -19,12 +21,13 @@ struct ChatPlan {
 // Everything of a chat request but running it. Also what /tokenize does with messages (for_tokenize: sampling fields
 // are not read).
 ApiResult<ChatPlan> plan_chat(const Context& context, const json::Value& body, bool for_tokenize = false);
-ApiResult<GenerationRequest> chat_request(const Context& context, ChatPlan& plan);
+// choice: which of the plan's n choices.
+ApiResult<GenerationRequest> chat_request(const Context& context, const ChatPlan& plan, int64_t choice);
 
 // Tokens to chat choices, streamed or whole; both come from the same parser events.
 class ChatReply final : public Reply {
  public:
-  ChatReply(const Context& context, const ChatPlan& plan);
+  ChatReply(const Context& context, const ChatPlan& plan, int64_t index);
 
   json::Value opening() override;
   bool token(const Choice& choice) override;
@@ -43,6 +46,7 @@ class ChatReply final : public Reply {
   json::Value stop_reason() const;
 
   const Context& context_;
+  const int64_t index_;
   const bool streaming_, logprobs_, include_reasoning_, return_token_ids_;
   const int32_t eos_;
   const bool ignore_eos_;

@@ -5,33 +5,6 @@
 namespace dsf::serve {
 namespace {
 
-constexpr std::string_view kNoGrammar =
-    " needs constrained decoding, which this server does not have yet; ask for the format in the prompt and leave the "
-    "field out";
-
-ApiResult<void> check_response_format(const Fields& fields) {
-  DSF_API_TRY(const json::Value* format, fields.object("response_format"));
-  for (const char* key : {"structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar"}) {
-    if (fields.find(key) != nullptr) return refuse(key + std::string(kNoGrammar), key, "unsupported_value");
-  }
-  if (format == nullptr) return {};
-  const Fields inner(*format, "response_format.");
-  DSF_API_TRY(const auto type, inner.string("type"));
-  if (!type) return refuse("response_format.type is required", "response_format.type");
-  if (*type == "text") return {};
-  if (*type == "json_schema") {
-    DSF_API_TRY(const json::Value* wrapper, inner.object("json_schema"));
-    if (wrapper == nullptr || wrapper->find("schema") == nullptr || !wrapper->find("schema")->is_object()) {
-      return refuse("response_format.json_schema.schema must be an object", "response_format.json_schema");
-    }
-  }
-  if (*type == "json_schema" || *type == "json_object") {
-    return refuse("response_format " + *type + std::string(kNoGrammar), "response_format", "unsupported_value");
-  }
-  return refuse("response_format.type must be text, json_object or json_schema (got " + *type + ")",
-                "response_format.type");
-}
-
 ApiResult<void> refuse_unsupported(const Fields& fields) {
   if (fields.find("chat_template") != nullptr)
     return refuse("a custom chat_template is not supported", "chat_template");
@@ -39,7 +12,7 @@ ApiResult<void> refuse_unsupported(const Fields& fields) {
     return refuse("prompt_logprobs is only supported by /v1/completions with echo", "prompt_logprobs");
   DSF_API_TRY(const bool echo, fields.boolean_or("echo", false));
   if (echo) return refuse("echo is not supported for chat", "echo");
-  return check_response_format(fields);
+  return {};
 }
 
 ApiResult<void> parse_logprobs(const Fields& fields, ChatPlan& plan) {
@@ -67,31 +40,66 @@ ApiResult<tokenizer::PromptOptions> parse_prompt_options(const Context& context,
   return out;
 }
 
-// What the model's first tokens after its thinking must be (serving.md 4.5).
-Steering steering_of(const Context& context, const ChatPlan& plan) {
-  Steering out;
-  const bool named = plan.tool_choice.mode == tokenizer::ToolMode::kNamed;
-  if (!named && plan.tool_choice.mode != tokenizer::ToolMode::kRequired) return out;
-  out.active = true;
-  out.trigger = plan.prompt.open_reasoning ? context.ids[tokenizer::Control::kThinkClose] : -1;
+bool is_forced(tokenizer::ToolMode mode) {
+  return mode == tokenizer::ToolMode::kNamed || mode == tokenizer::ToolMode::kRequired;
+}
+
+// The text of a message that is continued.
+std::string content_of(const json::Value& message) {
+  const json::Value* content = message.find("content");
+  if (content == nullptr) return {};
+  if (content->is_string()) return content->as_string();
+  std::string out;
+  if (!content->is_array()) return out;
+  for (const json::Value& part : content->as_array()) {
+    const json::Value* text = part.find("text");
+    if (text == nullptr || !text->is_string()) continue;
+    out += (out.empty() ? "" : "\n\n") + text->as_string();
+  }
+  return out;
+}
+
+std::string spelled(std::span<const tokenizer::Segment> segments) {
+  std::string out;
+  for (const auto& segment : segments)
+    out += segment.control == tokenizer::Control::kText ? segment.text : std::string(control_text(segment.control));
+  return out;
+}
+
+// A call that the client demands: forced openings, then the names that were declared.
+void force_call(const Context& context, const ChatPlan& plan, bool named, Steering& out) {
   const auto prefix =
       tokenizer::forced_call_prefix(named ? std::optional<std::string_view>(plan.tool_choice.name) : std::nullopt);
   out.forced = tokenizer::encode_segments(prefix, context.tokenizer, context.ids);
-  if (named) return out;
+  if (named) return;
   // Any declared call may follow: the texts that open one are what forced_call_prefix() adds for a name.
-  std::string block;
-  for (const auto& segment : prefix)
-    block += segment.control == tokenizer::Control::kText ? segment.text : std::string(control_text(segment.control));
+  const std::string block = spelled(prefix);
   std::vector<std::string> openings;
   for (const tokenizer::Tool& tool : plan.parser.tools) {
-    std::string text;
-    for (const auto& segment : tokenizer::forced_call_prefix(tool.name)) {
-      text += segment.control == tokenizer::Control::kText ? segment.text : std::string(control_text(segment.control));
-    }
+    const std::string text = spelled(tokenizer::forced_call_prefix(tool.name));
     DSF_CHECK(text.starts_with(block), "the opening of a call follows the opening of its block");
     openings.push_back(text.substr(block.size()));
   }
   out.filter = std::make_unique<ChoiceFilter>(context.tokenizer, context.vocab_size(), std::move(openings));
+}
+
+// What limits the model's tokens after its thinking (serving.md 4.5, 4.6).
+ApiResult<Steering> steering_of(const Context& context, const ChatPlan& plan) {
+  Steering out;
+  const tokenizer::ToolMode mode = plan.tool_choice.mode;
+  const bool named = mode == tokenizer::ToolMode::kNamed, forced = is_forced(mode);
+  if (!forced && plan.format.grammar == nullptr) return out;
+  out.active = true;
+  out.trigger = plan.prompt.open_reasoning ? context.ids[tokenizer::Control::kThinkClose] : -1;
+  if (forced) {
+    force_call(context, plan, named, out);
+    return out;
+  }
+  std::string opening;  // with tools the model may call instead of answering
+  if (mode == tokenizer::ToolMode::kAuto && plan.format.json)
+    opening = spelled(tokenizer::forced_call_prefix(std::nullopt));
+  DSF_API_TRY(auto filter, format_filter(context, plan.format, plan.continued, opening));
+  out.filter = std::move(filter);
   return out;
 }
 
@@ -103,6 +111,7 @@ ApiResult<ChatPlan> plan_chat(const Context& context, const json::Value& body, b
   if (!for_tokenize) {
     DSF_API_TRY(plan.common, parse_common(body, context.options.defaults, context.vocab_size(),
                                           {"max_completion_tokens", "max_tokens"}));
+    if (!context.options.deterministic_seed) plan.common.salt = random_u64();
     DSF_API_OK(check_model(context, plan.common.model));
     DSF_API_OK(refuse_unsupported(fields));
     DSF_API_OK(parse_logprobs(fields, plan));
@@ -120,7 +129,10 @@ ApiResult<ChatPlan> plan_chat(const Context& context, const json::Value& body, b
   DSF_API_FROM(plan.tool_choice, tokenizer::parse_tool_choice(choice == nullptr ? none : *choice, plan.parser.tools));
   const bool declare = plan.tool_choice.mode != tokenizer::ToolMode::kNone;
   DSF_API_TRY(const tokenizer::PromptOptions options, parse_prompt_options(context, body));
-  const tokenizer::PromptRequest request{messages, declare ? tools : nullptr, nullptr};
+  DSF_API_TRY(plan.format, parse_reply_format(fields));
+  if (plan.format.grammar != nullptr && is_forced(plan.tool_choice.mode))
+    return refuse("a reply format cannot be combined with a tool_choice that demands a call", "tool_choice");
+  const tokenizer::PromptRequest request{messages, declare ? tools : nullptr, plan.format.prompt_schema};
   DSF_API_FROM(plan.prompt, tokenizer::render_prompt(request, options));
   if (!plan.prompt.images.empty())
     return refuse("this server takes text only; image parts are not supported", "messages");
@@ -130,15 +142,19 @@ ApiResult<ChatPlan> plan_chat(const Context& context, const json::Value& body, b
       plan.prompt.open_reasoning ? tokenizer::ParserStart::kReasoning : tokenizer::ParserStart::kContent;
   plan.parser.continues_text = plan.prompt.continues_text;
   plan.parser.parse_calls = declare;
+  plan.parser.literal_content = plan.format.grammar != nullptr;
+  if (plan.prompt.continues_text && !plan.prompt.open_reasoning)
+    plan.continued = content_of(messages->as_array().back());
   if (plan.tool_choice.mode == tokenizer::ToolMode::kNamed) plan.parser.only_function = plan.tool_choice.name;
   plan.parser.stop = plan.common.stop;
   plan.parser.include_stop = plan.common.include_stop;
   return plan;
 }
 
-ApiResult<GenerationRequest> chat_request(const Context& context, ChatPlan& plan) {
-  DSF_API_TRY(GenerationRequest request, make_request(context, plan.common, plan.ids, "messages"));
-  request.steering = steering_of(context, plan);
+ApiResult<GenerationRequest> chat_request(const Context& context, const ChatPlan& plan, int64_t choice) {
+  DSF_API_TRY(GenerationRequest request,
+              make_request(context, plan.common, plan.ids, "messages", static_cast<uint64_t>(choice)));
+  DSF_API_TRY(request.steering, steering_of(context, plan));
   return request;
 }
 

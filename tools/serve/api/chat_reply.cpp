@@ -6,8 +6,9 @@ namespace dsf::serve {
 
 using tokenizer::EventKind;
 
-ChatReply::ChatReply(const Context& context, const ChatPlan& plan)
+ChatReply::ChatReply(const Context& context, const ChatPlan& plan, int64_t index)
     : context_(context),
+      index_(index),
       streaming_(plan.common.stream.on),
       logprobs_(plan.logprobs),
       include_reasoning_(plan.include_reasoning),
@@ -50,7 +51,7 @@ json::Value ChatReply::chunk(json::Value delta, json::Value finish_reason) {
   if (logprobs_ && !pending_logprobs_.as_array().empty()) {
     logprobs = json::Object{{"content", std::exchange(pending_logprobs_, json::Value::array())}};
   }
-  json::Value out = json::Object{{"index", 0},
+  json::Value out = json::Object{{"index", index_},
                                  {"delta", std::move(delta)},
                                  {"logprobs", std::move(logprobs)},
                                  {"finish_reason", std::move(finish_reason)}};
@@ -117,7 +118,7 @@ json::Value ChatReply::message() const {
 json::Value ChatReply::whole() {
   json::Value logprobs;
   if (logprobs_) logprobs = json::Object{{"content", std::exchange(pending_logprobs_, json::Value::array())}};
-  json::Value out = json::Object{{"index", 0},
+  json::Value out = json::Object{{"index", index_},
                                  {"message", message()},
                                  {"logprobs", std::move(logprobs)},
                                  {"finish_reason", finish_reason()},

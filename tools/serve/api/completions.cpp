@@ -48,6 +48,10 @@ ApiResult<std::vector<std::vector<int32_t>>> parse_prompts(const Context& contex
   return out;
 }
 
+const std::vector<int32_t>& prompt_of(const CompletionPlan& plan, size_t choice) {
+  return plan.prompts[choice / static_cast<size_t>(plan.common.n)];
+}
+
 double finite_logprob(double value) { return std::max(value, -9999.0); }  // JSON has no infinity
 
 }  // namespace
@@ -57,16 +61,10 @@ ApiResult<CompletionPlan> plan_completion(const Context& context, const json::Va
   CompletionPlan plan;
   DSF_API_TRY(plan.common, parse_common(body, context.options.defaults, context.vocab_size(),
                                         {"max_tokens", "max_completion_tokens"}));
+  if (!context.options.deterministic_seed) plan.common.salt = random_u64();
   DSF_API_OK(check_model(context, plan.common.model));
   if (fields.find("suffix") != nullptr) return refuse("suffix is not supported on this server", "suffix");
-  for (const char* key :
-       {"response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar"}) {
-    const json::Value* value = fields.find(key);
-    const json::Value* type = value == nullptr ? nullptr : value->find("type");
-    if (value == nullptr || (type != nullptr && *type == json::Value("text"))) continue;
-    return refuse(std::string(key) + " needs constrained decoding, which this server does not have yet", key,
-                  "unsupported_value");
-  }
+  DSF_API_TRY(plan.format, parse_reply_format(fields));
   DSF_API_TRY(const int64_t best_of, fields.integer_or("best_of", 1, 1));
   if (best_of != 1) return refuse("best_of must be 1 on this server (got " + std::to_string(best_of) + ")", "best_of");
   DSF_API_TRY(plan.echo, fields.boolean_or("echo", false));
@@ -75,6 +73,8 @@ ApiResult<CompletionPlan> plan_completion(const Context& context, const json::Va
   plan.common.sampling.top_logprobs = plan.logprobs;
   DSF_API_TRY(plan.prompts, parse_prompts(context, fields.find("prompt")));
   const tokenizer::TokenId image = context.ids[tokenizer::Control::kImage];
+  if (n_choices(plan) > kMaxPrompts)
+    return refuse("at most " + std::to_string(kMaxPrompts) + " choices in one request", "n");
   for (const auto& ids : plan.prompts) {
     if (image >= 0 && std::find(ids.begin(), ids.end(), image) != ids.end())
       return refuse("the prompt holds an image token but no image", "prompt");
@@ -82,18 +82,30 @@ ApiResult<CompletionPlan> plan_completion(const Context& context, const json::Va
   return plan;
 }
 
+size_t n_choices(const CompletionPlan& plan) { return plan.prompts.size() * static_cast<size_t>(plan.common.n); }
+
+ApiResult<GenerationRequest> completion_request(const Context& context, const CompletionPlan& plan, size_t index) {
+  const uint64_t choice = index % static_cast<size_t>(plan.common.n);
+  DSF_API_TRY(GenerationRequest out, make_request(context, plan.common, prompt_of(plan, index), "prompt", choice));
+  out.prompt_logprobs = plan.echo && plan.logprobs >= 0;
+  if (plan.format.grammar == nullptr) return out;
+  out.steering.active = true;
+  DSF_API_TRY(out.steering.filter, format_filter(context, plan.format));
+  return out;
+}
+
 TextReply::TextReply(const Context& context, const CompletionPlan& plan, size_t index)
     : context_(context),
       plan_(plan),
       index_(index),
-      n_prompt_(static_cast<int64_t>(plan.prompts[index].size())),
+      n_prompt_(static_cast<int64_t>(prompt_of(plan, index).size())),
       eos_(static_cast<int32_t>(context.loop.config().eos_token_id)),
       decoder_(context.tokenizer, plan.common.skip_special_tokens),
       stops_(plan.common.stop, plan.common.include_stop) {
   if (!plan.echo) return;
-  text_ = context.tokenizer.decode(plan.prompts[index], false);
+  text_ = context.tokenizer.decode(prompt_of(plan, index), false);
   // The first token has no context to be predicted from.
-  if (plan.logprobs >= 0) add_logprob(Choice{plan.prompts[index].front(), 0, {}}, false);
+  if (plan.logprobs >= 0) add_logprob(Choice{prompt_of(plan, index).front(), 0, {}}, false);
 }
 
 json::Value TextReply::opening() { return {}; }

@@ -8,14 +8,19 @@ namespace dsf::serve {
 struct CompletionPlan {
   CommonParams common;
   std::vector<std::vector<int32_t>> prompts;
+  ReplyFormat format;
   bool echo = false;
   int logprobs = -1;  // -1: none, otherwise alternatives per token
 };
 
 ApiResult<CompletionPlan> plan_completion(const Context& context, const json::Value& body);
+// Choices are numbered prompt by prompt, n of each.
+size_t n_choices(const CompletionPlan& plan);
+ApiResult<GenerationRequest> completion_request(const Context& context, const CompletionPlan& plan, size_t index);
 
 class TextReply final : public Reply {
  public:
+  // index: of the choice.
   TextReply(const Context& context, const CompletionPlan& plan, size_t index);
 
   json::Value opening() override;

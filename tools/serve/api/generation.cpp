@@ -3,11 +3,13 @@
 #include <algorithm>
 
 #include "dsf/base/time.h"
+#include "tools/serve/grammar/grammar_filter.h"
 
 namespace dsf::serve {
 namespace {
 
-constexpr int64_t kPollUs = 100'000;  // how often a waiting thread looks whether its client is still there
+constexpr int64_t kPollUs = 100'000;       // how often a waiting thread looks whether its client is still there
+constexpr int64_t kPollSeveralUs = 5'000;  // how long the tokens of one part may wait for those of the first
 
 ApiError error_of(const End& end) {
   switch (end.reason) {
@@ -70,7 +72,7 @@ class EventStream {
   bool started_ = false;
 };
 
-// One response in the making.
+// One response in the making. Its parts run side by side and are read in turn.
 class Driver {
  public:
   Driver(Context& context, const Envelope& envelope, std::vector<Part> parts, http::ResponseWriter& out)
@@ -78,19 +80,24 @@ class Driver {
 
   void run() {
     if (!submit()) return;
-    json::Array choices;
-    Usage total;
-    for (size_t i = 0; i < parts_.size(); ++i) {
-      before_ = total;
-      if (!consume(i)) return cancel_from(i);
-      total += parts_[i].reply->usage();
-      if (!envelope_.stream.on) choices.push_back(parts_[i].reply->whole());
+    quiet_since_ns_ = submitted_ns_;
+    while (n_open() > 0) {
+      // Whoever waits, waits for the first open part; the others have usually moved in the same step of the engine.
+      int64_t wait_us = n_open() > 1 ? kPollSeveralUs : kPollUs;
+      for (size_t i = 0; i < parts_.size(); ++i) {
+        if (lanes_[i].closed) continue;
+        if (!read(i, wait_us)) return cancel_all();
+        wait_us = 0;
+      }
+      keep_alive();
     }
     if (envelope_.stream.on) {
-      events_.finish(total);
+      events_.finish(usage());
       context_.metrics.request(200);
       return;
     }
+    json::Array choices;
+    for (const Part& part : parts_) choices.push_back(part.reply->whole());
     send_json(context_, out_, 200,
               json::Object{{"id", envelope_.id},
                            {"object", envelope_.object},
@@ -98,99 +105,124 @@ class Driver {
                            {"model", envelope_.model},
                            {"system_fingerprint", context_.fingerprint},
                            {"choices", std::move(choices)},
-                           {"usage", total.value()}});
+                           {"usage", usage().value()}});
   }
 
  private:
+  struct Lane {  // what is known of one part's run
+    std::shared_ptr<Stream> stream;
+    int64_t prompt = 0, max_tokens = 0;
+    uint64_t seed = 0;
+    GenerationRecord record;
+    int64_t last_ns = 0;
+    bool admitted = false, closed = false;
+  };
+
   bool submit() {
     for (Part& part : parts_) {
-      limits_.push_back(
-          {static_cast<int64_t>(part.request.prompt.size()), part.request.max_tokens, part.request.sampling.seed});
+      Lane lane;
+      lane.prompt = static_cast<int64_t>(part.request.prompt.size());
+      lane.max_tokens = part.request.max_tokens;
+      lane.seed = part.request.sampling.seed;
       auto stream = context_.loop.submit(std::move(part.request));
       if (!stream) {
-        cancel_from(0);
+        cancel_all();
         send_error(context_, out_, from_submit(stream.error()));
         return false;
       }
-      streams_.push_back(std::move(*stream));
+      lane.stream = std::move(*stream);
+      lanes_.push_back(std::move(lane));
     }
     submitted_ns_ = monotonic_ns();
+    for (Lane& lane : lanes_) lane.record.timing.submitted_ns = submitted_ns_;
     return true;
   }
 
-  void cancel_from(size_t first) {
-    for (size_t i = first; i < streams_.size(); ++i) streams_[i]->cancel();
+  int64_t n_open() const {
+    return std::count_if(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return !lane.closed; });
   }
-
-  // Reads one part to its end; false when the response is over because of it (error sent, or nobody there).
-  bool consume(size_t index) {
-    Part& part = parts_[index];
-    Stream& stream = *streams_[index];
-    GenerationRecord record;
-    record.timing.submitted_ns = submitted_ns_;
-    int64_t last_ns = 0, quiet_since_ns = monotonic_ns();
-    while (true) {
-      Batch batch = stream.wait(kPollUs);
-      const int64_t now = monotonic_ns();
-      if (out_.client_gone()) return gone(index, record);
-      if (batch.admitted) admitted(part, record, now);
-      if (!batch.prompt.empty()) part.reply->prompt(std::move(batch.prompt));
-      if (!batch.tokens.empty()) {
-        note_tokens(record, batch.tokens.size(), now, last_ns);
-        for (const Choice& choice : batch.tokens) {
-          const bool more = part.reply->token(choice);
-          flush(part);
-          if (!more) return ended(index, nullptr, record);
-        }
-      }
-      if (batch.end)
-        return is_failure(batch.end->reason) ? failed(index, *batch.end, record) : ended(index, &*batch.end, record);
-      if (last_ns == 0 && events_.started() && now - quiet_since_ns >= context_.options.keepalive_us * 1000) {
-        quiet_since_ns = now;
-        events_.keepalive();
-      }
+  void cancel_all() {
+    for (const Lane& lane : lanes_) {
+      if (!lane.closed) lane.stream->cancel();
     }
   }
 
-  // The headers wait for admission, so that a refusal can still be a plain HTTP status.
-  void admitted(Part& part, GenerationRecord& record, int64_t now) {
-    record.timing.admitted_ns = now;
-    if (!envelope_.stream.on) return;
-    if (!events_.started()) events_.start();
-    if (json::Value opening = part.reply->opening(); !opening.is_null())
-      events_.chunk(std::move(opening), usage_so_far(part));
+  // What has come for one part; false when the response is over because of it (error sent, or nobody there).
+  bool read(size_t index, int64_t wait_us) {
+    Part& part = parts_[index];
+    Lane& lane = lanes_[index];
+    Batch batch = lane.stream->wait(wait_us);
+    const int64_t now = monotonic_ns();
+    if (out_.client_gone()) return gone(index);
+    if (batch.admitted) admitted(index, now);
+    if (!batch.prompt.empty()) part.reply->prompt(std::move(batch.prompt));
+    if (!batch.tokens.empty()) {
+      note_tokens(lane, batch.tokens.size(), now);
+      for (const Choice& choice : batch.tokens) {
+        const bool more = part.reply->token(choice);
+        flush(part);
+        if (!more) return ended(index, nullptr);
+      }
+    }
+    if (batch.end) return is_failure(batch.end->reason) ? failed(index, *batch.end) : ended(index, &*batch.end);
+    return true;
   }
 
-  static void note_tokens(GenerationRecord& record, size_t n, int64_t now, int64_t& last_ns) {
-    if (record.timing.first_token_ns == 0) record.timing.first_token_ns = now;
-    for (size_t i = 0; last_ns != 0 && i < n; ++i)
-      record.token_gaps_s.push_back(static_cast<double>(now - last_ns) / 1e9 / static_cast<double>(n));
-    last_ns = now;
+  // The headers wait for admission, so that a refusal can still be a plain HTTP status.
+  void admitted(size_t index, int64_t now) {
+    lanes_[index].admitted = true;
+    lanes_[index].record.timing.admitted_ns = now;
+    if (!envelope_.stream.on) return;
+    if (!events_.started()) events_.start();
+    if (json::Value opening = parts_[index].reply->opening(); !opening.is_null())
+      events_.chunk(std::move(opening), usage());
+  }
+
+  void note_tokens(Lane& lane, size_t n, int64_t now) {
+    any_token_ = true;
+    if (lane.record.timing.first_token_ns == 0) lane.record.timing.first_token_ns = now;
+    for (size_t i = 0; lane.last_ns != 0 && i < n; ++i)
+      lane.record.token_gaps_s.push_back(static_cast<double>(now - lane.last_ns) / 1e9 / static_cast<double>(n));
+    lane.last_ns = now;
+  }
+
+  void keep_alive() {
+    const int64_t now = monotonic_ns();
+    if (any_token_ || !events_.started() || now - quiet_since_ns_ < context_.options.keepalive_us * 1000) return;
+    quiet_since_ns_ = now;
+    events_.keepalive();
   }
 
   void flush(Part& part) {
     if (!envelope_.stream.on) return;
-    for (json::Value& choice : part.reply->take_chunks()) events_.chunk(std::move(choice), usage_so_far(part));
+    for (json::Value& choice : part.reply->take_chunks()) events_.chunk(std::move(choice), usage());
   }
 
-  Usage usage_so_far(const Part& part) const {
-    Usage usage = before_;
-    return usage += part.reply->usage();
+  // Of what has been admitted. The choices of one prompt share it.
+  Usage usage() const {
+    Usage out;
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      if (!lanes_[i].admitted) continue;
+      Usage mine = parts_[i].reply->usage();
+      if (!parts_[i].first_of_prompt) mine.prompt = mine.cached = 0;
+      out += mine;
+    }
+    return out;
   }
 
-  bool ended(size_t index, const End* end, GenerationRecord& record) {
+  bool ended(size_t index, const End* end) {
     Part& part = parts_[index];
-    if (end == nullptr) streams_[index]->cancel();
+    if (end == nullptr) lanes_[index].stream->cancel();
     part.reply->finish(end);
     flush(part);
-    part.reply->describe(record);
-    report(index, record, part.reply->finish_reason(), {});
+    part.reply->describe(lanes_[index].record);
+    close(index, part.reply->finish_reason(), {});
     return true;
   }
 
-  bool failed(size_t index, const End& end, GenerationRecord& record) {
+  bool failed(size_t index, const End& end) {
     const ApiError error = error_of(end);
-    report(index, record, "error", error.message);
+    close(index, "error", error.message);
     if (events_.started()) {
       events_.fail(error);
       context_.metrics.request(200);
@@ -200,23 +232,29 @@ class Driver {
     return false;
   }
 
-  bool gone(size_t index, GenerationRecord& record) {
-    streams_[index]->cancel();
-    report(index, record, "abort", "client closed the connection");
+  bool gone(size_t index) {
+    lanes_[index].stream->cancel();
+    close(index, "abort", "client closed the connection");
     context_.metrics.request(499);
     out_.abort(false);
     return false;
   }
 
-  void report(size_t index, GenerationRecord& record, const std::string& reason, const std::string& error) {
-    const Usage usage = parts_[index].reply->usage();
+  void close(size_t index, const std::string& reason, const std::string& error) {
+    Lane& lane = lanes_[index];
+    lane.closed = true;
+    GenerationRecord& record = lane.record;
     record.finished_reason = reason;
-    record.prompt_tokens = limits_[index].prompt;
-    record.max_tokens = limits_[index].max_tokens;
-    record.completion_tokens = usage.completion;
+    record.prompt_tokens = lane.prompt;
+    record.max_tokens = lane.max_tokens;
+    record.completion_tokens = parts_[index].reply->usage().completion;
     record.timing.finished_ns = monotonic_ns();
     context_.metrics.generation(record);
-    if (!context_.options.log) return;
+    if (context_.options.log) log(lane, reason, error);
+  }
+
+  void log(const Lane& lane, const std::string& reason, const std::string& error) const {
+    const GenerationRecord& record = lane.record;
     const auto ms = [&](int64_t ns) {
       return ns == 0 ? json::Value() : json::Value(static_cast<double>(ns - submitted_ns_) / 1e6);
     };
@@ -225,7 +263,7 @@ class Driver {
                                     {"stream", envelope_.stream.on},
                                     {"prompt_tokens", record.prompt_tokens},
                                     {"completion_tokens", record.completion_tokens},
-                                    {"seed", limits_[index].seed},
+                                    {"seed", lane.seed},
                                     {"admitted_ms", ms(record.timing.admitted_ns)},
                                     {"first_token_ms", ms(record.timing.first_token_ns)},
                                     {"total_ms", ms(record.timing.finished_ns)},
@@ -234,20 +272,14 @@ class Driver {
     context_.options.log(line);
   }
 
-  struct Limits {
-    int64_t prompt, max_tokens;
-    uint64_t seed;
-  };
-
   Context& context_;
   const Envelope& envelope_;
   std::vector<Part> parts_;
   http::ResponseWriter& out_;
   EventStream events_;
-  std::vector<std::shared_ptr<Stream>> streams_;
-  std::vector<Limits> limits_;
-  Usage before_;  // of the parts already done
-  int64_t submitted_ns_ = 0;
+  std::vector<Lane> lanes_;  // by part; fewer while they are being submitted
+  bool any_token_ = false;
+  int64_t submitted_ns_ = 0, quiet_since_ns_ = 0;
 };
 
 ApiError context_error(int64_t context, int64_t prompt, int64_t completion, const std::string& param) {
@@ -281,7 +313,7 @@ json::Value Usage::value() const {
 }
 
 ApiResult<GenerationRequest> make_request(const Context& context, const CommonParams& common,
-                                          std::vector<int32_t> prompt, const std::string& param) {
+                                          std::vector<int32_t> prompt, const std::string& param, uint64_t choice) {
   const int64_t limit = context.max_model_len();
   const auto n_prompt = static_cast<int64_t>(prompt.size());
   if (n_prompt == 0) return refuse("the prompt must hold at least one token", param);
@@ -291,8 +323,7 @@ ApiResult<GenerationRequest> make_request(const Context& context, const CommonPa
   if (context.options.max_reply > 0) max_tokens = std::min(max_tokens, context.options.max_reply);
   GenerationRequest out;
   out.sampling = common.sampling;
-  out.sampling.seed = common.seed.value_or(0);
-  if (!common.seed) out.sampling.seed = seed_for(prompt, context.options.deterministic_seed ? 0 : random_u64());
+  out.sampling.seed = seed_of_choice(common.seed ? *common.seed : seed_for(prompt, common.salt), choice);
   out.max_tokens = max_tokens;
   out.min_tokens = std::min(common.min_tokens, max_tokens);
   out.ignore_eos = common.ignore_eos;
@@ -302,6 +333,16 @@ ApiResult<GenerationRequest> make_request(const Context& context, const CommonPa
   if (context.options.queue_timeout_us > 0) out.queue_deadline_ns = now + context.options.queue_timeout_us * 1000;
   if (context.options.request_timeout_us > 0) out.deadline_ns = now + context.options.request_timeout_us * 1000;
   return out;
+}
+
+ApiResult<std::unique_ptr<TokenFilter>> format_filter(const Context& context, const ReplyFormat& format,
+                                                      const std::string& continued, std::string opening) {
+  auto filter = std::make_unique<grammar::GrammarFilter>(context.tokenizer, format.grammar, context.trie,
+                                                         static_cast<int32_t>(context.loop.config().eos_token_id),
+                                                         std::move(opening));
+  if (!filter->prefill(continued))
+    return refuse("the continued message does not begin a reply of the format asked for", "messages");
+  return filter;
 }
 
 json::Value chat_logprob(const tokenizer::Tokenizer& tokenizer, const Choice& choice) {

@@ -10,6 +10,7 @@
 
 #include "dsf/json/json.h"
 #include "tools/serve/api/params.h"
+#include "tools/serve/api/reply_format.h"
 #include "tools/serve/api/service.h"
 
 namespace dsf::serve {
@@ -43,6 +44,7 @@ class Reply {
 struct Part {
   GenerationRequest request;
   std::unique_ptr<Reply> reply;
+  bool first_of_prompt = true;  // false: a further choice of a prompt that has been counted
 };
 
 struct Envelope {
@@ -51,13 +53,19 @@ struct Envelope {
   StreamParams stream;
 };
 
-// Parts become choices in their order. Answers the request completely, errors included.
+// Parts become choices in their order; in a stream their chunks come as they are made. Answers the request completely,
+// errors included.
 void generate(Context& context, const Envelope& envelope, std::vector<Part> parts, http::ResponseWriter& out);
 
 // Prompt ids and common parameters to a scheduler request: context check, limits, seed, deadlines. param: "messages" or
-// "prompt".
+// "prompt". choice: which of the request's n replies to this prompt.
 ApiResult<GenerationRequest> make_request(const Context& context, const CommonParams& common,
-                                          std::vector<int32_t> prompt, const std::string& param);
+                                          std::vector<int32_t> prompt, const std::string& param, uint64_t choice = 0);
+
+// The filter that holds a reply to its format. continued: content that stands already. opening: what the reply may
+// begin with instead, or empty. Refuses a continued text that begins nothing of the format.
+ApiResult<std::unique_ptr<TokenFilter>> format_filter(const Context& context, const ReplyFormat& format,
+                                                      const std::string& continued = {}, std::string opening = {});
 
 // "logprobs.content" entry of the chat format.
 json::Value chat_logprob(const tokenizer::Tokenizer& tokenizer, const Choice& choice);

@@ -89,8 +89,7 @@ ApiResult<CommonParams> parse_common(const json::Value& body, const SamplingPara
   DSF_API_TRY(out.return_token_ids, fields.boolean_or("return_token_ids", false));
   DSF_API_OK(parse_stops(fields, vocab_size, out));
   DSF_API_TRY(out.stream, parse_stream(fields));
-  DSF_API_TRY(const int64_t n, fields.integer_or("n", 1, 1));
-  if (n != 1) return refuse("n must be 1 on this server (got " + std::to_string(n) + ")", "n");
+  DSF_API_TRY(out.n, fields.integer_or("n", 1, 1, kMaxChoices));
   if (out.max_tokens && out.min_tokens > *out.max_tokens)
     return refuse("min_tokens must not exceed max_tokens", "min_tokens");
   return out;

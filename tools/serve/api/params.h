@@ -11,6 +11,7 @@
 namespace dsf::serve {
 
 inline constexpr int kMaxTopLogprobs = 20;
+inline constexpr int64_t kMaxChoices = 64;
 inline constexpr size_t kMaxStopStrings = 64;  // OpenAI allows 4; more are harmless, unbounded ones are not
 
 struct StreamParams {
@@ -23,6 +24,8 @@ struct CommonParams {
   std::string model;             // as asked for; empty when absent
   SamplingParams sampling;       // seed and top_logprobs are set later
   std::optional<uint64_t> seed;  // masked to 63 bits
+  uint64_t salt = 0;             // of the seed when none is given; set by the caller
+  int64_t n = 1;                 // choices of every prompt; each reads it in a session of its own
   std::optional<int64_t> max_tokens;
   int64_t min_tokens = 0;
   bool ignore_eos = false;

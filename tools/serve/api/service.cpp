@@ -82,10 +82,13 @@ ApiResult<void> check_model(const Context& context, const std::string& model) {
 }
 
 Service::Service(EngineLoop& loop, tokenizer::Tokenizer tokenizer, tokenizer::ControlIds ids, ServiceOptions options)
-    : context_{loop, std::move(tokenizer), ids, std::move(options), {}, monotonic_ns(), unix_time_ms() / 1000, {}, {}},
+    : context_{loop, std::move(tokenizer), ids, std::move(options), {}, monotonic_ns(), unix_time_ms() / 1000, {}, {},
+               {}},
       last_request_ns_(monotonic_ns()) {
   context_.identity = joined(context_.options.identity, loop.identity());
   context_.fingerprint = fingerprint_of(context_.identity);
+  context_.trie =
+      std::make_shared<const grammar::TokenTrie>(grammar::TokenTrie::make(context_.tokenizer, context_.vocab_size()));
 }
 
 http::ErrorBody Service::error_body(int status, std::string_view reason) {
@@ -157,13 +160,15 @@ void Service::chat(const http::ServerRequest& request, http::ResponseWriter& out
   if (!body) return send_error(context_, out, body.error());
   auto plan = plan_chat(context_, *body);
   if (!plan) return send_error(context_, out, plan.error());
-  auto generation = chat_request(context_, *plan);
-  if (!generation) return send_error(context_, out, generation.error());
+  std::vector<Part> parts;
+  for (int64_t i = 0; i < plan->common.n; ++i) {
+    auto generation = chat_request(context_, *plan, i);
+    if (!generation) return send_error(context_, out, generation.error());
+    parts.push_back({std::move(*generation), std::make_unique<ChatReply>(context_, *plan, i), i == 0});
+  }
   const std::string& model = plan->common.model.empty() ? context_.options.model_names.front() : plan->common.model;
   const Envelope envelope{"chatcmpl-" + random_hex(24), "chat.completion",  "chat.completion.chunk", model,
                           unix_time_ms() / 1000,        plan->common.stream};
-  std::vector<Part> parts;
-  parts.push_back({std::move(*generation), std::make_unique<ChatReply>(context_, *plan)});
   generate(context_, envelope, std::move(parts), out);
 }
 
@@ -173,11 +178,11 @@ void Service::completions(const http::ServerRequest& request, http::ResponseWrit
   const auto plan = plan_completion(context_, *body);
   if (!plan) return send_error(context_, out, plan.error());
   std::vector<Part> parts;
-  for (size_t i = 0; i < plan->prompts.size(); ++i) {
-    auto generation = make_request(context_, plan->common, plan->prompts[i], "prompt");
+  for (size_t i = 0; i < n_choices(*plan); ++i) {
+    auto generation = completion_request(context_, *plan, i);
     if (!generation) return send_error(context_, out, generation.error());
-    generation->prompt_logprobs = plan->echo && plan->logprobs >= 0;
-    parts.push_back({std::move(*generation), std::make_unique<TextReply>(context_, *plan, i)});
+    const bool first = i % static_cast<size_t>(plan->common.n) == 0;
+    parts.push_back({std::move(*generation), std::make_unique<TextReply>(context_, *plan, i), first});
   }
   const std::string& model = plan->common.model.empty() ? context_.options.model_names.front() : plan->common.model;
   const Envelope envelope{"cmpl-" + random_hex(24), "text_completion",  "text_completion", model,

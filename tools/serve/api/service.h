@@ -13,6 +13,7 @@
 #include "dsf/tokenizer/prompt.h"
 #include "tools/serve/api/api_error.h"
 #include "tools/serve/api/metrics.h"
+#include "tools/serve/grammar/token_trie.h"
 #include "tools/serve/scheduler/engine_loop.h"
 
 namespace dsf::serve {
@@ -49,6 +50,7 @@ struct Context {
   // What is loaded, for records of other tools: shown by /v1/models, /version and /metrics.
   std::vector<std::pair<std::string, std::string>> identity;
   std::string fingerprint;  // names the checkpoint in every reply
+  std::shared_ptr<const grammar::TokenTrie> trie;
 
   int64_t vocab_size() const { return loop.config().vocab_size; }
   int64_t max_model_len() const { return loop.limits().max_model_len; }

@@ -9,7 +9,7 @@
 
 namespace dsf::serve {
 
-Vec Forward::attention(Step& step, int64_t layer, const Vec& x) {
+Result<Vec> Forward::attention(Step& step, int64_t layer, const Vec& x) {
   const model::LayerRole& role = roles_[static_cast<size_t>(layer)];
   const AttentionWeights& w = weights_.layers[static_cast<size_t>(layer)].attn;
   const Vec& freq = frequencies(role.ratio);
@@ -33,7 +33,7 @@ Forward::Query Forward::project_query(const AttentionWeights& w, const Vec& x, s
   q.lora = linear(x, w.wq_a);
   ops_.rmsnorm(q.lora, w.q_norm);
   q.heads = linear(q.lora, w.wq_b);
-  ops_.rope(q.heads, positions, config_.num_attention_heads, freq);
+  if (heads_ > 0) ops_.rope(q.heads, positions, heads_, freq);
   return q;
 }
 
@@ -159,8 +159,9 @@ void Forward::select_item(StepRows& item, int64_t layer, const SourceCache& cach
 
 Vec Forward::attend(Step& step, int64_t layer, const Vec& q) {
   const model::LayerRole& role = roles_[static_cast<size_t>(layer)];
-  const int64_t row = config_.num_attention_heads * config_.head_dim;
+  const int64_t row = heads_ * config_.head_dim;
   Vec out(q.size());
+  if (heads_ == 0) return out;
   for (const StepRows& item : step.items) {
     std::vector<int64_t> begin(static_cast<size_t>(item.n_rows)), end(begin.size());
     for (int64_t i = 0; i < item.n_rows; ++i) {
@@ -179,7 +180,7 @@ Vec Forward::attend(Step& step, int64_t layer, const Vec& q) {
          .sink = weights_.layers[static_cast<size_t>(layer)].attn.sink.data(),
          .out = out.data() + item.row_begin * row,
          .n_rows = item.n_rows,
-         .n_heads = config_.num_attention_heads,
+         .n_heads = heads_,
          .head_dim = config_.head_dim,
          .ring_rows = window.rows,
          .n_selected = compressed ? config_.index_topk : 0,
@@ -188,9 +189,17 @@ Vec Forward::attend(Step& step, int64_t layer, const Vec& q) {
   return out;
 }
 
-Vec Forward::output_projection(const AttentionWeights& w, Vec o, std::span<const int64_t> positions, const Vec& freq) {
-  const int64_t n = std::ssize(positions), row = config_.num_attention_heads * config_.head_dim;
-  ops_.rope(o, positions, config_.num_attention_heads, freq, /*inverse=*/true);
+Result<Vec> Forward::output_projection(const AttentionWeights& w, Vec o, std::span<const int64_t> positions,
+                                       const Vec& freq) {
+  Vec y = w.wo_a.empty() ? Vec(positions.size() * static_cast<size_t>(config_.hidden_size))
+                         : project_groups(w, std::move(o), positions, freq);
+  DSF_OK(ranks_.sum(y));
+  return y;
+}
+
+Vec Forward::project_groups(const AttentionWeights& w, Vec o, std::span<const int64_t> positions, const Vec& freq) {
+  const int64_t n = std::ssize(positions), row = heads_ * config_.head_dim;
+  ops_.rope(o, positions, heads_, freq, /*inverse=*/true);
   const int64_t groups = std::ssize(w.wo_a), in = row / groups, out = config_.o_lora_rank;
   Vec z(static_cast<size_t>(n * groups * out));
   for (int64_t g = 0; g < groups; ++g) {

@@ -51,13 +51,21 @@ Result<std::unique_ptr<CpuEngine>> CpuEngine::open(CpuEngineOptions o) {
   DSF_OK(check_config(c, o.fake_quant, (o.model_dir / "config.json").string()));
   e->limits_ = make_limits(o, c);
   DSF_TRY(const safetensors::Checkpoint checkpoint, safetensors::Checkpoint::open(o.model_dir));
-  DSF_TRY(e->weights_, load_weights(c, checkpoint, o.draft && checkpoint.contains("mtp.0.main_norm.weight")));
+  e->ranks_ = std::make_unique<Ranks>(c);
+  if (o.comm != nullptr) {
+    DSF_TRY(model::Split split, model::Split::create(c, o.comm->world(), stored_form(checkpoint)));
+    e->ranks_ = std::make_unique<Ranks>(std::move(split), *o.comm);
+  }
+  const bool drafts = o.draft && checkpoint.contains("mtp.0.main_norm.weight");
+  DSF_TRY(e->weights_, load_weights(c, checkpoint, drafts, e->ranks_->share()));
   if (!c.engram_layer_ids.empty()) {
-    DSF_TRY(e->engram_, EngramRows::open(c, o.model_dir, o.engram_dir, std::move(o.token_map)));
+    DSF_TRY(e->engram_, EngramRows::open(c, o.model_dir, o.engram_dir, std::move(o.token_map),
+                                         {.rank = e->ranks_->rank(), .world = e->ranks_->world()}));
   }
   const int threads = o.threads > 0 ? o.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  e->forward_ = std::make_unique<Forward>(e->config_, e->weights_,
-                                          ForwardOptions{.threads = threads, .fake_quant = o.fake_quant});
+  e->forward_ = std::make_unique<Forward>(
+      e->config_, e->weights_,
+      ForwardOptions{.threads = threads, .ranks = e->ranks_.get(), .fake_quant = o.fake_quant});
   return e;
 }
 
@@ -104,6 +112,9 @@ Result<Step> CpuEngine::make_step(std::span<const StepItem> items) {
       DSF_OK(engram_->append(all, n, step.engram));
     }
   }
+  for (Vec& own : step.engram) {
+    DSF_TRY(own, ranks_->join(std::move(own), step.n_rows(), &model::RankShare::columns, config_.engram_head_dim));
+  }
   return step;
 }
 
@@ -112,16 +123,40 @@ Result<StepOutput> CpuEngine::step(std::span<const StepItem> items) {
   logits_.clear();
   if (items.empty()) return StepOutput{};
   DSF_TRY(Step step, make_step(items));
-  forward_->run(step);
-  std::vector<int64_t> rows;
+  DSF_OK(forward_->run(step));
+  std::vector<int64_t> rows, choosing;
   for (size_t i = 0; i < items.size(); ++i) {
     const StepRows& at = step.items[i];
     at.session->tokens.insert(at.session->tokens.end(), items[i].tokens.begin(), items[i].tokens.end());
+    if (items[i].choose != nullptr) {
+      for (int64_t r = at.n_rows - items[i].n_choose; r < at.n_rows; ++r) choosing.push_back(at.row_begin + r);
+      continue;
+    }
     const int64_t wanted = items[i].want_all_logits ? at.n_rows : items[i].want_logits ? 1 : 0;
     for (int64_t r = at.n_rows - wanted; r < at.n_rows; ++r) rows.push_back(at.row_begin + r);
   }
-  logits_ = forward_->logits(step, rows);
-  return StepOutput{.logits = logits_, .n_rows = std::ssize(rows)};
+  StepOutput out;
+  DSF_TRY(out.chosen, choose(step, choosing, items));
+  DSF_TRY(logits_, forward_->logits(step, rows));
+  out.logits = logits_, out.n_rows = std::ssize(rows);
+  return out;
+}
+
+// The tokens after these rows, which are those of the items with choose.
+Result<std::vector<int32_t>> CpuEngine::choose(Step& step, const std::vector<int64_t>& rows, std::span<const StepItem> items) {
+  std::vector<int32_t> ids;
+  if (rows.empty()) return ids;
+  DSF_TRY(const Vec logits, forward_->logits(step, rows));
+  for (const StepItem& item : items) {
+    if (item.choose == nullptr) continue;
+    const auto width = static_cast<size_t>(config_.vocab_size);
+    ChoiceParams params = *item.choose;
+    for (int64_t i = 0; i < item.n_choose; ++i, ++params.position) {
+      ids.push_back(
+          chooser_.choose(std::span<const float>(logits).subspan(ids.size() * width, width), params).value_or(-1));
+    }
+  }
+  return ids;
 }
 
 Result<void> CpuEngine::truncate(SessionId session, int64_t length) {

@@ -28,6 +28,7 @@ struct CpuEngineOptions {
   int threads = 0;         // 0: the machine's
   bool fake_quant = true;  // the trained cache formats; off for comparisons in plain f32
   bool draft = true;       // load mtp.* when the configuration has draft blocks and the checkpoint holds them
+  comm::Communicator* comm = nullptr;  // of this engine's rank, borrowed; nullptr: one rank. All ranks step alike
 };
 
 class CpuEngine final : public Engine {
@@ -41,15 +42,13 @@ class CpuEngine final : public Engine {
   void close(SessionId session) override;
   int64_t length(SessionId session) const override;
   Result<StepOutput> step(std::span<const StepItem> items) override;
+  bool chooses() const override { return true; }
   std::vector<std::pair<std::string, std::string>> identity() const override;
 
-  // Forgets the last tokens of a session, at most max_step_tokens of them: rejected drafts. kUsage when length is out
-  // of range.
-  Result<void> truncate(SessionId session, int64_t length);
-  bool has_drafter() const { return weights_.draft.has_value(); }
-  // Greedy drafts for the positions after `pending`, a token that was chosen but not yet appended. The session stays as
-  // it is. Errors: kUsage for an unknown session, an id outside the vocabulary, an empty session, or no drafter.
-  Result<DraftOutput> draft(SessionId session, int32_t pending);
+  Result<void> truncate(SessionId session, int64_t length) override;
+  const Ranks& ranks() const { return *ranks_; }
+  bool has_drafter() const override { return weights_.draft.has_value(); }
+  Result<DraftOutput> draft(SessionId session, int32_t pending) override;
 
   Trace& trace() { return forward_->trace; }
 
@@ -57,16 +56,19 @@ class CpuEngine final : public Engine {
   CpuEngine() = default;
   Result<void> check(std::span<const StepItem> items) const;
   Result<Step> make_step(std::span<const StepItem> items);
+  Result<std::vector<int32_t>> choose(Step& step, const std::vector<int64_t>& rows, std::span<const StepItem> items);
 
   std::filesystem::path model_dir_;
   model::Config config_;
   EngineLimits limits_;
   ModelWeights weights_;
+  std::unique_ptr<Ranks> ranks_;
   std::optional<EngramRows> engram_;
   std::unique_ptr<Forward> forward_;  // borrows config_ and weights_
   std::map<SessionId, SessionState> sessions_;
   SessionId next_id_ = 1;
   Vec logits_;
+  Chooser chooser_;
 };
 
 Result<std::unique_ptr<Engine>> open_cpu_engine(CpuEngineOptions options);

@@ -29,8 +29,8 @@ void Forward::ingest_taps(Step& step) {
 }
 
 // No causal mask inside the block: every slot sees the same window before the block, and all of the block's own keys.
-Vec Forward::draft_attention(const SessionState& session, int64_t stage, const Vec& x,
-                             std::span<const int64_t> positions) {
+Result<Vec> Forward::draft_attention(const SessionState& session, int64_t stage, const Vec& x,
+                                     std::span<const int64_t> positions) {
   const AttentionWeights& w = weights_.draft->stages[static_cast<size_t>(stage)].attn;
   const Query q = project_query(w, x, positions, window_freq_);
   const Vec block = window_rows(w, x, positions, window_freq_);
@@ -41,6 +41,7 @@ Vec Forward::draft_attention(const SessionState& session, int64_t stage, const V
   for (int64_t i = 0; i < n; ++i) std::iota(selection.begin() + i * n, selection.begin() + (i + 1) * n, 0);
   const Ring& ring = session.draft_window[static_cast<size_t>(stage)];
   Vec out(q.heads.size());
+  if (heads_ == 0) return output_projection(w, std::move(out), positions, window_freq_);
   ops_.attention({.q = q.heads.data(),
                   .window = ring.values.data(),
                   .window_begin = begin.data(),
@@ -50,7 +51,7 @@ Vec Forward::draft_attention(const SessionState& session, int64_t stage, const V
                   .sink = w.sink.data(),
                   .out = out.data(),
                   .n_rows = n,
-                  .n_heads = config_.num_attention_heads,
+                  .n_heads = heads_,
                   .head_dim = config_.head_dim,
                   .ring_rows = ring.rows,
                   .n_selected = n,
@@ -58,7 +59,7 @@ Vec Forward::draft_attention(const SessionState& session, int64_t stage, const V
   return output_projection(w, std::move(out), positions, window_freq_);
 }
 
-DraftOutput Forward::draft(const SessionState& session, int32_t pending) {
+Result<DraftOutput> Forward::draft(const SessionState& session, int32_t pending) {
   DSF_CHECK(weights_.draft.has_value(), "the drafter's weights are not loaded");
   const DraftWeights& d = *weights_.draft;
   const int64_t n = config_.dspark_block_size, v = config_.vocab_size, dim = config_.hidden_size,
@@ -71,15 +72,15 @@ DraftOutput Forward::draft(const SessionState& session, int32_t pending) {
   Vec x, pre;
   embed(block, x, pre);
   for (int64_t stage = 0; stage < std::ssize(d.stages); ++stage) {
-    run_block(config_.num_hidden_layers + stage, d.stages[static_cast<size_t>(stage)], x, pre,
-              [&](const Vec& h) { return draft_attention(session, stage, h, positions); });
+    DSF_OK(run_block(config_.num_hidden_layers + stage, d.stages[static_cast<size_t>(stage)], x, pre,
+                     [&](const Vec& h) { return draft_attention(session, stage, h, positions); }));
   }
   const Vec hidden = ops_.collapse(x, pre);
   Vec normed = hidden;
   ops_.rmsnorm(normed, d.norm);
 
   DraftOutput out;
-  out.logits = linear(normed, weights_.head);
+  DSF_TRY(out.logits, head(normed));
   int32_t previous = pending;
   for (int64_t i = 0; i < n; ++i) {  // each slot is biased by the token chosen before it
     const std::span<const float> markov =

@@ -40,6 +40,9 @@ Forward::Forward(const model::Config& config, const ModelWeights& weights, const
       weights_(weights),
       options_(options),
       roles_(model::layer_roles(config)),
+      alone_(config),
+      ranks_(options.ranks != nullptr ? *options.ranks : alone_),
+      heads_(ranks_.share().heads.size()),
       window_freq_(ops::rope_frequencies(config.qk_rope_head_dim, config.rope_theta, {})),
       compressed_freq_(
           ops::rope_frequencies(config.qk_rope_head_dim, config.compress_rope_theta, yarn(config.rope_scaling))),
@@ -61,7 +64,7 @@ SessionState Forward::make_session(SessionId id, int64_t max_step_tokens) const 
   return s;
 }
 
-void Forward::run(Step& step) {
+Result<void> Forward::run(Step& step) {
   embed(step.tokens, step.x, step.pre);
   const auto& targets = config_.dspark_target_layer_ids;
   if (weights_.draft)
@@ -72,12 +75,13 @@ void Forward::run(Step& step) {
     if (w.engram) apply_engram(step, layer);
     const auto target = std::find(targets.begin(), targets.end(), layer);
     if (weights_.draft && target != targets.end()) take_tap(step, target - targets.begin());
-    run_block(layer, w, step.x, step.pre, [&](const Vec& x) { return attention(step, layer, x); });
+    DSF_OK(run_block(layer, w, step.x, step.pre, [&](const Vec& x) { return attention(step, layer, x); }));
   }
   if (weights_.draft) ingest_taps(step);
+  return {};
 }
 
-Vec Forward::logits(const Step& step, std::span<const int64_t> rows) {
+Result<Vec> Forward::logits(const Step& step, std::span<const int64_t> rows) {
   const int64_t s = config_.hc_mult, d = config_.hidden_size;
   Vec x, pre;
   for (const int64_t r : rows) {
@@ -86,7 +90,11 @@ Vec Forward::logits(const Step& step, std::span<const int64_t> rows) {
   }
   Vec h = ops_.collapse(x, pre);
   ops_.rmsnorm(h, weights_.norm);
-  return linear(h, weights_.head);
+  return head(h);
+}
+
+Result<Vec> Forward::head(const Vec& h) {
+  return ranks_.join(linear(h, weights_.head), std::ssize(h) / config_.hidden_size, &model::RankShare::vocab);
 }
 
 void Forward::embed(std::span<const int32_t> tokens, Vec& x, Vec& pre) const {
@@ -125,7 +133,7 @@ void Forward::take_tap(Step& step, int64_t target) {
     std::copy_n(mean.begin() + r * d, d, step.taps.begin() + r * width + target * d);
 }
 
-Vec Forward::moe(int64_t layer, const MoeWeights& w, const Vec& x) {
+Result<Vec> Forward::moe(int64_t layer, const MoeWeights& w, const Vec& x) {
   const int64_t d = config_.hidden_size, n = std::ssize(x) / d, k = w.experts_per_token;
   std::vector<int32_t> ids(static_cast<size_t>(n * k));
   Vec weights(ids.size()), y(x.size());
@@ -151,6 +159,7 @@ Vec Forward::moe(int64_t layer, const MoeWeights& w, const Vec& x) {
                 .dim = d,
                 .k = k,
                 .limit = static_cast<float>(config_.swiglu_limit)});
+  DSF_OK(ranks_.sum(y));
   if (trace.ids) trace.ids("expert_ids", layer, 0, ids, n);
   report("expert_weights", layer, weights, n);
   return y;

@@ -9,20 +9,16 @@
 #include <vector>
 
 #include "tools/serve/backends/cpu/cpu_ops.h"
+#include "tools/serve/engine/ranks.h"
 #include "tools/serve/engine/state.h"
 #include "tools/serve/engine/trace.h"
 
 namespace dsf::serve {
 
-struct DraftOutput {
-  std::vector<int32_t> ids;  // [block]: the drafts for the positions after the pending token
-  Vec logits;                // [block, V], Markov bias included
-  Vec confidence;            // [block], raw projection (no sigmoid)
-};
-
 struct ForwardOptions {
   int threads = 1;
-  bool fake_quant = true;  // the cache formats of model.md 4.2 to 4.5
+  const Ranks* ranks = nullptr;  // whose share the weights are, borrowed; nullptr: the whole model
+  bool fake_quant = true;        // the cache formats of model.md 4.2 to 4.5
 };
 
 class Forward {
@@ -33,13 +29,13 @@ class Forward {
   SessionState make_session(SessionId id, int64_t max_step_tokens) const;
 
   // Runs all layers. step: tokens, positions, items and engram filled in; afterwards x and pre are those leaving the
-  // last layer.
-  void run(Step& step);
-  // rows: rows of the step. [rows.size(), V]
-  Vec logits(const Step& step, std::span<const int64_t> rows);
+  // last layer, the same bits on every rank. Errors: those of the ranks' communicator.
+  Result<void> run(Step& step);
+  // rows: rows of the step. [rows.size(), V] on every rank. Errors: as run().
+  Result<Vec> logits(const Step& step, std::span<const int64_t> rows);
   // Greedy drafts after the pending token, which stands at position session.tokens.size(). Needs draft weights. Writes
-  // nothing.
-  DraftOutput draft(const SessionState& session, int32_t pending);
+  // nothing. Errors: as run().
+  Result<DraftOutput> draft(const SessionState& session, int32_t pending);
 
   Trace trace;
 
@@ -50,12 +46,13 @@ class Forward {
   };
   void embed(std::span<const int32_t> tokens, Vec& x, Vec& pre) const;
   template <class Attention>
-  void run_block(int64_t layer, const LayerWeights& w, Vec& x, Vec& pre, Attention&& attention);
+  Result<void> run_block(int64_t layer, const LayerWeights& w, Vec& x, Vec& pre, Attention&& attention);
   void apply_engram(Step& step, int64_t layer);
   void take_tap(Step& step, int64_t target);
-  Vec moe(int64_t layer, const MoeWeights& w, const Vec& x);
+  Result<Vec> moe(int64_t layer, const MoeWeights& w, const Vec& x);
+  Result<Vec> head(const Vec& h);
 
-  Vec attention(Step& step, int64_t layer, const Vec& x);
+  Result<Vec> attention(Step& step, int64_t layer, const Vec& x);
   Query project_query(const AttentionWeights& w, const Vec& x, std::span<const int64_t> positions, const Vec& freq);
   Vec window_rows(const AttentionWeights& w, const Vec& x, std::span<const int64_t> positions, const Vec& freq);
   void compress(Step& step, int64_t layer, const Vec& x);
@@ -64,10 +61,13 @@ class Forward {
   void select_item(StepRows& item, int64_t layer, const SourceCache& cache, int64_t ratio, const Vec& query,
                    const Vec& weight);
   Vec attend(Step& step, int64_t layer, const Vec& q);
-  Vec output_projection(const AttentionWeights& w, Vec o, std::span<const int64_t> positions, const Vec& freq);
+  Vec project_groups(const AttentionWeights& w, Vec o, std::span<const int64_t> positions, const Vec& freq);
+  // Summed over the ranks.
+  Result<Vec> output_projection(const AttentionWeights& w, Vec o, std::span<const int64_t> positions, const Vec& freq);
 
   void ingest_taps(Step& step);
-  Vec draft_attention(const SessionState& session, int64_t stage, const Vec& x, std::span<const int64_t> positions);
+  Result<Vec> draft_attention(const SessionState& session, int64_t stage, const Vec& x,
+                              std::span<const int64_t> positions);
 
   Vec linear(std::span<const float> x, const Linear& l) { return ops_.linear(x, l.w, l.out, l.in); }
   void quantise(Vec& x, ops::FakeQuant format) {
@@ -82,6 +82,9 @@ class Forward {
   const ModelWeights& weights_;
   ForwardOptions options_;
   std::vector<model::LayerRole> roles_;
+  const Ranks alone_;  // when no ranks are given
+  const Ranks& ranks_;
+  const int64_t heads_;                // this rank's
   Vec window_freq_, compressed_freq_;  // [qk_rope_head_dim / 2]
   cpu::CpuOps ops_;
 };

@@ -1,5 +1,6 @@
 #pragma once
-// The rules of Engine::step that every engine shares: known sessions, once each, tokens inside the vocabulary and the limits.
+// The rules of Engine::step that every engine shares: known sessions, once each, tokens inside the vocabulary and the
+// limits.
 #include <functional>
 #include <optional>
 #include <span>

@@ -1,5 +1,7 @@
 #include "tools/serve/engine/weight_reader.h"
 
+#include <algorithm>
+
 #include "dsf/base/numeric.h"
 #include "dsf/exl3/decode.h"
 #include "dsf/exl3/matrix.h"
@@ -72,18 +74,49 @@ Result<Linear> WeightReader::linear(const std::string& name, int64_t out, int64_
   return l;
 }
 
-Result<std::vector<Linear>> WeightReader::grouped(const std::string& name, int64_t groups, int64_t out,
-                                                  int64_t in) const {
+Result<Linear> WeightReader::outputs(const std::string& name, int64_t out, int64_t in, model::Range part) const {
+  if (part.size() == out) return linear(name, out, in);
+  Linear l{.w = Vec(static_cast<size_t>(part.size() * in)), .out = part.size(), .in = in};
+  if (part.size() == 0) return l;
+  if (exl3::is_packed(checkpoint_, name)) {
+    DSF_TRY(const exl3::PackedMatrix packed, exl3::open(checkpoint_, name, out, in));
+    DSF_TRY(const exl3::Matrix own, exl3::slice_columns(packed, part.begin, part.end));
+    exl3::dequantise(own.view(), l.w);
+    return l;
+  }
+  DSF_TRY(const Linear whole, linear(name, out, in));
+  std::copy_n(whole.w.begin() + part.begin * in, part.size() * in, l.w.begin());
+  return l;
+}
+
+Result<Linear> WeightReader::inputs(const std::string& name, int64_t out, int64_t in, model::Range part) const {
+  if (part.size() == in) return linear(name, out, in);
+  Linear l{.w = Vec(static_cast<size_t>(out * part.size())), .out = out, .in = part.size()};
+  if (part.size() == 0) return l;
+  if (exl3::is_packed(checkpoint_, name)) {
+    DSF_TRY(const exl3::PackedMatrix packed, exl3::open(checkpoint_, name, out, in));
+    DSF_TRY(const exl3::Matrix own, exl3::slice_rows(packed, part.begin, part.end));
+    exl3::dequantise(own.view(), l.w);
+    return l;
+  }
+  DSF_TRY(const Linear whole, linear(name, out, in));
+  for (int64_t o = 0; o < out; ++o)
+    std::copy_n(whole.w.begin() + o * in + part.begin, part.size(), l.w.begin() + o * part.size());
+  return l;
+}
+
+Result<std::vector<Linear>> WeightReader::grouped(const std::string& name, int64_t groups, int64_t out, int64_t in,
+                                                  model::Range part) const {
   std::vector<Linear> parts;
   if (exl3::is_packed(checkpoint_, name + ".slice.0")) {
-    for (int64_t g = 0; g < groups; ++g) {
-      DSF_TRY(Linear part, linear(name + ".slice." + std::to_string(g), out, in));
-      parts.push_back(std::move(part));
+    for (int64_t g = part.begin; g < part.end; ++g) {
+      DSF_TRY(Linear slice, linear(name + ".slice." + std::to_string(g), out, in));
+      parts.push_back(std::move(slice));
     }
     return parts;
   }
   DSF_TRY(const Linear whole, linear(name, groups * out, in));
-  for (int64_t g = 0; g < groups; ++g) {
+  for (int64_t g = part.begin; g < part.end; ++g) {
     const auto first = whole.w.begin() + static_cast<std::ptrdiff_t>(g * out * in);
     parts.push_back({.w = Vec(first, first + static_cast<std::ptrdiff_t>(out * in)), .out = out, .in = in});
   }

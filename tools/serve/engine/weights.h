@@ -11,6 +11,7 @@
 
 #include "dsf/base/result.h"
 #include "dsf/model/config.h"
+#include "dsf/model/split.h"
 #include "dsf/safetensors/safetensors.h"
 #include "tools/serve/backends/ops/moe_experts/moe_experts.h"
 
@@ -101,9 +102,15 @@ struct ModelWeights {
   std::optional<DraftWeights> draft;
 };
 
-// with_draft: also mtp.*. Errors: kMissing for an absent tensor, kContent for a dtype or shape that does not fit the
-// configuration.
+// with_draft: also mtp.*. share: the rank's part of the matrices that ranks split (model/split.h); H, I, groups and V
+// of the head are then the share's. Errors: kMissing for an absent tensor, kContent for a dtype or shape that does not
+// fit the configuration.
+Result<ModelWeights> load_weights(const model::Config& config, const safetensors::Checkpoint& checkpoint,
+                                  bool with_draft, const model::RankShare& share);
+// The whole model.
 Result<ModelWeights> load_weights(const model::Config& config, const safetensors::Checkpoint& checkpoint,
                                   bool with_draft);
+// How the checkpoint's matrices are stored: decides the block size of a split.
+model::StoredForm stored_form(const safetensors::Checkpoint& checkpoint);
 
 }  // namespace dsf::serve

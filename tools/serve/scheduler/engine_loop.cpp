@@ -18,7 +18,8 @@ EngineLoop::EngineLoop(std::unique_ptr<Engine> engine, EngineLoopOptions options
     : engine_(std::move(engine)),
       options_(options),
       identity_(engine_->identity()),
-      scheduler_(*engine_, {options.max_running, options.prefill_chunk, monotonic_ns, [this] { publish(); }}) {
+      scheduler_(*engine_, {options.max_running, options.prefill_chunk, monotonic_ns, [this] { publish(); },
+                            options.speculative}) {
   thread_ = std::jthread([this] {
     pthread_setname_np(pthread_self(), "engine-loop");
     run();

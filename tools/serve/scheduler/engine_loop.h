@@ -20,6 +20,7 @@ struct EngineLoopOptions {
   int max_queue = 64;  // requests beyond max_running that may wait
   int64_t prefill_chunk = 512;
   size_t stream_capacity = 1024;  // tokens a slow client may leave unread before its request pauses
+  int64_t speculative = 0;        // most drafts a request verifies in one step; 0: none
 };
 
 class EngineLoop {

@@ -17,13 +17,14 @@
 #include <vector>
 
 #include "dsf/base/result.h"
+#include "tools/serve/engine/choice.h"
 
 namespace dsf::serve {
 
-// u in (0,1) of the Gumbel noise of one vocabulary id at one position.
-double uniform(uint64_t seed, uint64_t position, uint64_t id);
 // The deterministic default seed of a prompt: 63 bits of SHA-256 over its ids and a salt.
 uint64_t seed_for(std::span<const int32_t> prompt, uint64_t salt);
+// The seed of one of a request's n choices; choice 0 has the request's own.
+uint64_t seed_of_choice(uint64_t seed, uint64_t choice);
 
 struct SamplingParams {
   double temperature = 1.0;  // 0: greedy
@@ -65,6 +66,9 @@ class Sampler {
   // left to choose).
   Result<Choice> pick(std::span<const float> logits, uint64_t position, std::span<const int32_t> masked = {},
                       const std::vector<int32_t>* allowed = nullptr);
+  // Whether the choice depends on the raw logits, choice_params() and nothing else: then the engine may make it.
+  bool plain() const { return !rewrites_logits() && params_.top_logprobs < 0; }
+  ChoiceParams choice_params(uint64_t position) const;
   // The token became part of the reply: it counts for the penalties.
   void commit(int32_t id);
 
@@ -72,17 +76,13 @@ class Sampler {
   bool rewrites_logits() const;
   void apply_bias_and_penalties();
   void restrict_to(const std::vector<int32_t>& allowed);
-  int32_t draw(uint64_t position, double top);
-  size_t keep_by_top_k() const;
-  size_t keep_by_top_p(size_t k, double top, double temperature);
-  void sort_to(size_t n);
 
   SamplingParams params_;
   std::unordered_map<int32_t, int64_t>
       seen_;                    // id -> times generated; 0 for ids of the prompt (with a repetition penalty only)
   std::vector<double> row_;     // adjusted logits of the current row
-  std::vector<int32_t> order_;  // ids; its head is sorted by (logit descending, id ascending)
-  size_t sorted_ = 0;
+  std::vector<int32_t> order_;  // candidates
+  Chooser chooser_;
 };
 
 // Log-softmax of the raw row at `chosen`, and of its `n_top` most likely ids.

@@ -1,6 +1,7 @@
 #include "tools/serve/scheduler/scheduler.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "dsf/base/check.h"
 
@@ -24,7 +25,7 @@ Result<bool> Scheduler::step() {
   const int64_t now = options_.now_ns();
   drop_late(now);
   admit(now);
-  plan();
+  DSF_OK(plan());
   std::vector<StepItem> items;
   for (const auto& job : running_) {
     if (job->take == 0) continue;
@@ -32,6 +33,13 @@ Result<bool> Scheduler::step() {
     const bool prompt_rows = job->request.prompt_logprobs && job->generated == 0;
     items.push_back(
         {job->session, std::span(job->pending).subspan(job->next, job->take), prompt_rows, last || prompt_rows});
+    job->engine_chooses = last && !prompt_rows && engine_may_choose(*job);
+    if (!job->engine_chooses) continue;
+    // After the token that is owed come its drafts; each of them is a row that chooses.
+    items.back().n_choose = 1 + job->drafts;
+    job->choice =
+        job->sampler.choice_params(static_cast<uint64_t>(job->held) + job->take - static_cast<uint64_t>(job->drafts));
+    items.back().choose = &job->choice;
   }
   if (items.empty()) return false;
   const auto output = engine_.step(items);
@@ -82,25 +90,52 @@ void Scheduler::admit(int64_t now) {
 }
 
 // Decides how many tokens each running request appends in this step.
-void Scheduler::plan() {
+Result<void> Scheduler::plan() {
   auto budget = static_cast<size_t>(engine_.limits().max_step_tokens);
   for (const auto& job : running_) {
     job->take = job->owed() == 1 && budget > 0 && job->stream->has_room() ? 1 : 0;
     budget -= job->take;
   }
   for (const auto& job : running_) {
-    if (job->owed() <= 1 || budget == 0 || !job->stream->has_room()) continue;
+    if (job->take == 0 || budget == 0) continue;
+    DSF_OK(propose(*job, static_cast<int64_t>(budget)));
+    job->take += static_cast<size_t>(job->drafts);
+    budget -= static_cast<size_t>(job->drafts);
+  }
+  for (const auto& job : running_) {
+    if (job->owed() <= 1 || job->take > 0 || budget == 0 || !job->stream->has_room()) continue;
     size_t most = std::min(budget, static_cast<size_t>(options_.prefill_chunk));
     if (job->request.prompt_logprobs) most = std::min(most, kPromptLogprobChunk);
     job->take = std::min(job->owed(), most);
     budget -= job->take;
   }
+  return {};
+}
+
+// Appends drafts to the one token the job owes: the step then chooses after each of them, and take_choices keeps those
+// that were chosen anyway.
+Result<void> Scheduler::propose(Job& job, int64_t budget) {
+  if (options_.speculative == 0 || !engine_.has_drafter() || job.generated == 0 || job.held == 0) return {};
+  if (!engine_may_choose(job) || job.request.steering.active) return {};
+  const int64_t most = std::min({budget, options_.speculative, job.request.max_tokens - job.generated - 1,
+                                 engine_.limits().max_model_len - job.held - 1});
+  if (most <= 0) return {};
+  DSF_TRY(const DraftOutput draft, engine_.draft(job.session, job.pending.back()));
+  job.drafts = std::min(most, std::ssize(draft.ids));
+  job.pending.insert(job.pending.end(), draft.ids.begin(), draft.ids.begin() + job.drafts);
+  return {};
+}
+
+// Nothing but the raw logits and the request's numbers decides the next token.
+bool Scheduler::engine_may_choose(const Job& job) const {
+  return engine_.chooses() && job.sampler.plain() && !job.steering && job.generated >= job.request.min_tokens;
 }
 
 Result<void> Scheduler::consume(const StepOutput& output) {
   const int64_t width = engine_.config().vocab_size;
   const float* row = output.logits.data();
   int64_t rows_left = output.n_rows;
+  auto chosen = output.chosen.begin();
   for (const auto& job : running_) {
     if (job->take == 0) continue;
     const auto taken = static_cast<int64_t>(job->take);
@@ -109,10 +144,17 @@ Result<void> Scheduler::consume(const StepOutput& output) {
     job->held += taken;
     if (first < static_cast<int64_t>(job->request.prompt.size())) counters_.prompt_tokens += taken;
     const bool prompt_rows = job->request.prompt_logprobs && job->generated == 0;
-    const int64_t n_rows = prompt_rows ? taken : job->owed() == 0 ? 1 : 0;
+    const int64_t n_rows = prompt_rows ? taken : job->owed() == 0 && !job->engine_chooses ? 1 : 0;
     if (n_rows > rows_left) return fail(Code::kBug, "engine", "fewer logits than asked for");
     if (prompt_rows) after_prompt_rows(*job, row, n_rows, first);
-    if (job->owed() == 0) sample(*job, {row + (n_rows - 1) * width, static_cast<size_t>(width)});
+    if (job->engine_chooses) {
+      const int64_t n = 1 + job->drafts;
+      if (output.chosen.end() - chosen < n) return fail(Code::kBug, "engine", "fewer tokens than asked for");
+      DSF_OK(take_choices(*job, {chosen, chosen + n}));
+      chosen += n;
+    } else if (job->owed() == 0) {
+      sample(*job, {row + (n_rows - 1) * width, static_cast<size_t>(width)});
+    }
     row += n_rows * width;
     rows_left -= n_rows;
   }
@@ -136,17 +178,46 @@ void Scheduler::sample(Job& job, std::span<const float> row) {
   const auto position = static_cast<uint64_t>(job.held);
   const bool filtered = job.steering && job.request.steering.filter->allowed(allowed_);
   std::vector<int32_t> masked;
-  if (!filtered && job.generated < job.request.min_tokens) {
+  if (job.generated < job.request.min_tokens) {
     masked = job.request.stop_ids;
     masked.push_back(static_cast<int32_t>(engine_.config().eos_token_id));
   }
+  // A filter that leaves only an end wins over min_tokens.
+  const auto is_masked = [&](int32_t id) { return std::find(masked.begin(), masked.end(), id) != masked.end(); };
+  if (filtered && std::all_of(allowed_.begin(), allowed_.end(), is_masked)) masked.clear();
   auto choice = job.sampler.pick(row, position, masked, filtered ? &allowed_ : nullptr);
   if (!choice) return end(job, EndReason::kFailed, -1, choice.error());
+  append(job, std::move(*choice));
+}
+
+// chosen[i] follows the owed token and i drafts. It counts as long as those drafts are what was chosen before them, so
+// the reply is the one that would have come without drafts.
+Result<void> Scheduler::take_choices(Job& job, std::span<const int32_t> chosen) {
+  const int64_t drafts = std::exchange(job.drafts, 0), held = job.held - drafts;
+  const std::vector<int32_t> proposed(job.pending.end() - drafts, job.pending.end());
+  counters_.drafted_tokens += drafts;
+  int64_t kept = 0;
+  while (true) {
+    const int32_t id = chosen[static_cast<size_t>(kept)];
+    if (id >= 0)
+      append(job, Choice{id, 0, {}});
+    else
+      end(job, EndReason::kFailed, -1, Error{Code::kBug, "engine", "logits are not finite", {}, "bad_logits"});
+    if (job.ended || kept == drafts || proposed[static_cast<size_t>(kept)] != id) break;
+    ++kept, ++counters_.accepted_tokens;
+  }
+  if (job.ended || kept == drafts) return {};
+  job.held = held + kept;
+  return engine_.truncate(job.session, job.held);
+}
+
+// The token that follows what the session holds.
+void Scheduler::append(Job& job, Choice choice) {
   job.pending.clear();
   job.next = 0;
-  const int32_t id = choice->id;
+  const int32_t id = choice.id;
   if (job.steering) job.request.steering.filter->commit(id);
-  accept(job, std::move(*choice));
+  accept(job, std::move(choice));
   const Steering& steering = job.request.steering;
   if (!job.ended && steering.active && steering.trigger == id) start_steering(job);
 }

@@ -1,6 +1,6 @@
 #pragma once
 // Which request runs what in the next step of the engine: admission, chunked prefill between decode rounds, sampling,
-// and every way to end.
+// drafts, and every way to end.
 //
 // Pure logic on one thread (the engine loop's): no clock but the one it is given, no waiting, no I/O. It borrows the
 // Engine. Requests wait in order of arrival and are admitted while there is a session for them. In each step every
@@ -49,10 +49,12 @@ struct SchedulerOptions {
   // Called when requests have ended: they have left the counters, and their consumers have not heard of it yet. So
   // whoever reads an end and then asks for the counters does not find that request among the running ones.
   std::function<void()> before_ends;
+  int64_t speculative = 0;  // most drafts a request verifies in one step; 0: none
 };
 
 struct SchedulerCounters {
   int64_t steps = 0, prompt_tokens = 0, generated_tokens = 0;
+  int64_t drafted_tokens = 0, accepted_tokens = 0;
   int64_t running = 0, waiting = 0;
   int64_t held_tokens = 0;          // positions in the sessions of running requests
   int64_t oldest_submitted_ns = 0;  // of requests in the system; 0 when there are none
@@ -83,7 +85,10 @@ class Scheduler {
     size_t take = 0;   // of this step
     int64_t held = 0;  // tokens in the session
     int64_t generated = 0;
-    bool steering = false;  // the filter is in force
+    bool steering = false;        // the filter is in force
+    bool engine_chooses = false;  // in this step, by `choice`
+    ChoiceParams choice;
+    int64_t drafts = 0;  // at the end of pending, in this step
     bool ended = false;
     Job(GenerationRequest r, std::shared_ptr<Stream> s)
         : request(std::move(r)), stream(std::move(s)), sampler(request.sampling, request.prompt) {}
@@ -93,10 +98,14 @@ class Scheduler {
 
   void drop_late(int64_t now);
   void admit(int64_t now);
-  void plan();
+  Result<void> plan();
   Result<void> consume(const StepOutput& output);
   void after_prompt_rows(Job& job, const float* rows, int64_t n_rows, int64_t first);
+  bool engine_may_choose(const Job& job) const;
   void sample(Job& job, std::span<const float> row);
+  Result<void> propose(Job& job, int64_t budget);
+  Result<void> take_choices(Job& job, std::span<const int32_t> chosen);
+  void append(Job& job, Choice choice);
   void accept(Job& job, Choice choice);
   void start_steering(Job& job);
   void end(Job& job, EndReason reason, int32_t stop_token = -1, const Error& error = {});

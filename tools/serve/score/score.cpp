@@ -9,7 +9,7 @@
 #include "dsf/io/file.h"
 #include "dsf/safetensors/safetensors.h"
 #include "dsf/tokenizer/tokenizer.h"
-#include "tools/serve/engine/cpu_engine.h"
+#include "tools/serve/backends/registry/registry.h"
 
 namespace dsf::serve {
 namespace {
@@ -105,15 +105,16 @@ Result<ScoreReport> score(const ScoreOptions& o) {
   if (o.token_ids_file.empty() == o.text_file.empty())
     return fail(Code::kUsage, "score", "needs either --token-ids or --text");
   if (o.chunk < 1) return fail(Code::kUsage, "--chunk", "must be at least 1");
-  CpuEngineOptions engine_options;
-  engine_options.model_dir = o.model_dir;
-  engine_options.engram_dir = o.engram_dir;
-  engine_options.max_step_tokens = o.chunk;
-  engine_options.max_sessions = 1;
-  engine_options.threads = o.threads;
-  engine_options.fake_quant = o.fake_quant;
-  engine_options.draft = false;
-  DSF_TRY(const std::unique_ptr<Engine> engine, open_cpu_engine(std::move(engine_options)));
+  EngineRequest request;
+  request.backend = o.backend;
+  request.device = o.device;
+  request.model_dir = o.model_dir;
+  request.engram_dir = o.engram_dir;
+  request.max_step_tokens = o.chunk;
+  request.max_sessions = 1;
+  request.threads = o.threads;
+  request.fake_quant = o.fake_quant;
+  DSF_TRY(const std::unique_ptr<Engine> engine, open_engine(request));
   ScoreReport report;
   DSF_TRY(report.ids, read_ids(o, *engine));
   if (report.ids.empty())

@@ -25,6 +25,8 @@ struct ScoreOptions {
   bool fake_quant = true;  // the trained cache formats (off: --no-cache-fake-quant)
   int64_t chunk = 512;     // tokens of one prefill step; does not change results
   int threads = 0;         // 0: the machine's
+  std::string backend = "cpu";
+  int device = 0;          // of backend cuda
 };
 
 struct ScoreReport {
@@ -38,7 +40,8 @@ struct ScoreReport {
 
 // Errors: kUsage for options and ids, those of the engine and the tokenizer, kLocal from writing the logits.
 Result<ScoreReport> score(const ScoreOptions& options);
-json::Value to_json(const ScoreReport& report, const ScoreOptions& options);
+// The record: its inputs are every file that was read, with its digest. Errors: those of reading them again.
+Result<json::Value> to_json(const ScoreReport& report, const ScoreOptions& options);
 // The exit code.
 Result<int> run_score(const ScoreOptions& options);
 

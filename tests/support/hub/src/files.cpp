@@ -60,6 +60,11 @@ bool stream(Call& call, const io::Fd& fd, uint64_t begin, uint64_t end) {
   return limit == end - begin;
 }
 
+uint64_t range_bytes(const Call& call, uint64_t size) {
+  const auto range = parse_range(call.request.header("range"), size);
+  return range ? range->end - range->begin : 0;
+}
+
 void send_html(Call& call) {
   call.send(200, {{"Content-Type", "text/html"}}, "<html><body>Please log in to the network</body></html>");
 }
@@ -104,7 +109,13 @@ void redirect_to_storage(Call& call, const Repository& repo, const RepoFile& fil
 
 void send_file(Call& call, const Repository& repo, const RepoFile& file, http::Headers headers) {
   if (call.faulty("html")) return send_html(call);
-  const std::string_view wanted = call.request.header("range");
+  if (call.faulty("pointer")) return call.send(200, {{"Content-Type", "text/plain; charset=utf-8"}}, lfs_pointer(file));
+  if (call.faulty("range_limit") && range_bytes(call, file.size) > static_cast<uint64_t>(call.fault->n))
+    return call.send(403, {}, "range too large");
+  // A tag that is not the present one makes the range void (RFC 9110 13.1.5).
+  const std::string_view if_range = call.request.header("if-range");
+  const std::string_view wanted =
+      if_range.empty() || if_range == http::find_header(headers, "ETag") ? call.request.header("range") : "";
   if (wanted.find(',') != std::string_view::npos) return call.send_error(403, "", "invalid range");
   std::optional<Range> range = parse_range(call.faulty("ignore_range") ? std::string_view() : wanted, file.size);
   if (!range) {

@@ -217,7 +217,12 @@ class Impl : public LoopbackHub {
   }
 
  private:
-  void handle(const char* host, const http::ServerRequest& request, http::ResponseWriter& out) {
+  void handle(const char* host, const http::ServerRequest& received, http::ResponseWriter& out) {
+    http::ServerRequest request = received;
+    // The absolute form of a request to a proxy: this server then plays the proxy for every host.
+    if (const size_t scheme = request.target.find("://");
+        scheme != std::string::npos && scheme < request.target.find('/'))
+      request.target.erase(0, std::min(request.target.find('/', scheme + 3), request.target.size()));
     Call call{state_, request, out, state_.take_fault(host, request), {}};
     call.log = {host,
                 request.method,
@@ -226,7 +231,8 @@ class Impl : public LoopbackHub {
                 std::string(request.header("authorization")),
                 std::string(request.header("user-agent")),
                 0,
-                0};
+                0,
+                std::string(request.header("if-range"))};
     if (request.path.starts_with("/__")) return control(call);
     if (!answer_by_fault(call)) {
       if (std::string_view(host) == "cdn") {

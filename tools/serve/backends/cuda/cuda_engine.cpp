@@ -2,36 +2,9 @@
 
 #include <algorithm>
 
-#include "dsf/safetensors/safetensors.h"
 #include "tools/serve/engine/step_check.h"
 
 namespace dsf::serve::cuda {
-
-Result<std::unique_ptr<CudaEngine>> CudaEngine::open(CudaEngineOptions o) {
-  if (o.max_sessions < 1 || o.max_step_tokens < 1 || o.max_model_len < 0)
-    return fail(Code::kUsage, "cuda engine", "sessions, step tokens and model length must be positive");
-  std::unique_ptr<CudaEngine> e(new CudaEngine());
-  DSF_TRY(e->device_, gpu::open(o.device));
-  if (o.config) {
-    e->config_ = *o.config;
-  } else {
-    DSF_TRY(e->config_, model::load_config(o.model_dir / "config.json"));
-  }
-  const model::Config& c = e->config_;
-  e->limits_ = {.max_model_len = o.max_model_len > 0 ? o.max_model_len : c.max_position_embeddings, .max_sessions = o.max_sessions, .max_step_tokens = o.max_step_tokens};
-  {
-    DSF_TRY(const safetensors::Checkpoint checkpoint, safetensors::Checkpoint::open(o.model_dir));
-    DSF_TRY(const ModelWeights host, load_weights(c, checkpoint, false));
-    DSF_TRY(e->weights_, DeviceModel::upload(c, host));
-  }
-  if (!c.engram_layer_ids.empty()) {
-    DSF_TRY(e->engram_, EngramRows::open(c, o.model_dir, o.engram_dir, std::move(o.token_map)));
-  }
-  DSF_TRY(e->forward_, CudaForward::create(e->config_, e->weights_, {.max_rows = o.max_step_tokens, .max_len = e->limits_.max_model_len, .slots = o.max_sessions,
-                                                                      .max_logit_rows = o.max_step_tokens, .fake_quant = o.fake_quant}));
-  e->slot_used_.assign(static_cast<size_t>(o.max_sessions), false);
-  return e;
-}
 
 Result<SessionId> CudaEngine::open() {
   const auto free = std::find(slot_used_.begin(), slot_used_.end(), false);
@@ -61,34 +34,89 @@ Result<void> CudaEngine::check(std::span<const StepItem> items) const {
   });
 }
 
+// Reading the step's Engram rows begins here; run() waits for them table by table.
+void CudaEngine::start_engram(std::span<const StepItem> items) {
+  std::vector<std::vector<int64_t>> rows(static_cast<size_t>(engram_->n_layers()));
+  for (const StepItem& item : items) {
+    std::vector<int32_t> all = sessions_.at(item.session).tokens;
+    all.insert(all.end(), item.tokens.begin(), item.tokens.end());
+    const auto located = engram_->locate(all, std::ssize(item.tokens));
+    for (size_t t = 0; t < rows.size(); ++t) rows[t].insert(rows[t].end(), located[t].begin(), located[t].end());
+  }
+  std::vector<std::span<std::byte>> room;
+  for (size_t t = 0; t < rows.size(); ++t) room.push_back(forward_->engram_input(t));
+  reader_->start(std::move(rows), std::move(room));
+}
+
 Result<StepOutput> CudaEngine::step(std::span<const StepItem> items) {
   DSF_OK(check(items));
   if (items.empty()) return StepOutput{};
   std::vector<Row> rows;
-  std::vector<int64_t> wanted;
-  std::vector<std::vector<float>> engram(engram_ ? static_cast<size_t>(engram_->n_layers()) : 0);
+  std::vector<int64_t> wanted, choosing;
+  std::vector<ops::TokenChoice> choices;
   for (const StepItem& item : items) {
     Session& s = sessions_.at(item.session);
     const int64_t start = std::ssize(s.tokens), n = std::ssize(item.tokens);
+    const bool all = item.want_all_logits && item.choose == nullptr, last = item.want_logits && item.choose == nullptr;
     for (int64_t i = 0; i < n; ++i) {
-      if (item.want_all_logits || (item.want_logits && i == n - 1)) wanted.push_back(std::ssize(rows));
+      if (all || (last && i == n - 1)) wanted.push_back(std::ssize(rows));
       rows.push_back({item.tokens[static_cast<size_t>(i)], start + i, s.slot});
     }
-    if (!engram_) continue;
-    std::vector<int32_t> all = s.tokens;
-    all.insert(all.end(), item.tokens.begin(), item.tokens.end());
-    DSF_OK(engram_->append(all, n, engram));
+    if (item.choose == nullptr) continue;
+    const ChoiceParams& c = *item.choose;
+    for (int64_t i = 0; i < item.n_choose; ++i) {
+      choosing.push_back(std::ssize(rows) - item.n_choose + i);
+      choices.push_back({c.temperature, c.top_p, c.min_p, c.top_k, c.seed, c.position + static_cast<uint64_t>(i)});
+    }
   }
-  DSF_TRY(const std::span<const float> logits, forward_->run(rows, engram, wanted));
+  const int64_t n_host = std::ssize(wanted);
+  wanted.insert(wanted.end(), choosing.begin(), choosing.end());
+  if (reader_) start_engram(items);
+  const auto run = forward_->run(rows, [this](size_t table) { return reader_->wait(table); }, {wanted, n_host, choices});
+  if (reader_) reader_->finish();
+  if (!run) return fail(run.error());
   for (const StepItem& item : items) {
     std::vector<int32_t>& tokens = sessions_.at(item.session).tokens;
     tokens.insert(tokens.end(), item.tokens.begin(), item.tokens.end());
   }
-  return StepOutput{.logits = logits, .n_rows = std::ssize(wanted)};
+  StepOutput out{.logits = run->logits, .n_rows = n_host, .chosen = {run->ids.begin(), run->ids.end()}};
+  DSF_OK(finish_choices(items, n_host, out.chosen));
+  return out;
+}
+
+// Choices the device left open, because the filters keep more than it looks at, are made here; -1 where there are none to make.
+Result<void> CudaEngine::finish_choices(std::span<const StepItem> items, int64_t n_host, std::vector<int32_t>& chosen) {
+  size_t at = 0;
+  for (const StepItem& item : items) {
+    if (item.choose == nullptr) continue;
+    ChoiceParams params = *item.choose;
+    for (int64_t i = 0; i < item.n_choose; ++i, ++params.position, ++at) {
+      int32_t& id = chosen[at];
+      if (id == ops::kUndecided) {
+        DSF_TRY(const std::span<const float> logits, forward_->fetch_logits(n_host + static_cast<int64_t>(at)));
+        id = chooser_.choose(logits, params).value_or(-1);
+      }
+      id = std::max(id, -1);
+    }
+  }
+  return {};
+}
+
+// Rings keep max_step_tokens rows more than a window, and everything else is addressed by position.
+Result<void> CudaEngine::truncate(SessionId session, int64_t length) {
+  const std::string subject = "session " + std::to_string(session);
+  const auto it = sessions_.find(session);
+  if (it == sessions_.end()) return fail(Code::kUsage, subject, "is not open");
+  std::vector<int32_t>& tokens = it->second.tokens;
+  if (length < 0 || length > std::ssize(tokens) || std::ssize(tokens) - length > limits_.max_step_tokens)
+    return fail(Code::kUsage, subject, "cannot be cut to length " + std::to_string(length));
+  tokens.resize(static_cast<size_t>(length));
+  return {};
 }
 
 std::vector<std::pair<std::string, std::string>> CudaEngine::identity() const {
-  std::vector<std::pair<std::string, std::string>> pairs = {{"backend", "cuda-f32"}, {"device", device_.name}};
+  std::vector<std::pair<std::string, std::string>> pairs = {{"backend", "cuda"}, {"weights", form_}, {"device", device_.name}};
+  if (share_.world > 1) pairs.emplace_back("world_size", std::to_string(share_.world));
   if (engram_) {
     for (auto& p : engram_->identity()) pairs.push_back(std::move(p));
   }

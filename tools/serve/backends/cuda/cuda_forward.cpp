@@ -2,77 +2,36 @@
 
 #include <algorithm>
 
-#include "dsf/base/check.h"
 #include "tools/serve/backends/cuda/forward_detail.h"
+#include "tools/serve/backends/cuda/launch_cache.h"
 
 namespace dsf::serve::cuda {
 
 CudaForward::CudaForward(const model::Config& config, const DeviceModel& weights, const CudaForwardOptions& options)
-    : config_(config), weights_(weights), options_(options), roles_(model::layer_roles(config)) {
+    : config_(config),
+      weights_(weights),
+      options_(options),
+      roles_(model::layer_roles(config)),
+      graphs_(options.graphs ? options.max_graphs : 0) {
+  heads_ = weights.share.own.heads.size(), groups_ = weights.share.own.groups.size();
   // A step writes all its rows before any is read, and the compressor needs the open group's tokens besides.
   ring_rows_ = std::max<int64_t>(config.sliding_window, 2) + options.max_rows;
+  exact_rows_ = options.fake_quant && ops::sparse_attention_mma_fits(config.head_dim);
+  packed_caches_ =
+      exact_rows_ && !options.f32_caches && ops::index_rows_packed_fits(config.index_n_heads, config.index_head_dim);
+  // With no more rows than a selection takes all are taken, and so are their blocks when the budget holds them.
+  const int64_t blocks = config.candidate_topk_blocks * config.candidate_block_size;
+  score_skip_ = config.candidate_source_layer_id < 0 || blocks >= config.index_topk ? config.index_topk : 0;
 }
 
 Result<std::unique_ptr<CudaForward>> CudaForward::create(const model::Config& config, const DeviceModel& weights,
-                                                         const CudaForwardOptions& options) {
+                                                         const gpu::Facts& device, const CudaForwardOptions& options) {
   std::unique_ptr<CudaForward> out(new CudaForward(config, weights, options));
   DSF_TRY(out->stream_, gpu::Stream::create());
+  DSF_TRY(out->packed_, PackedLinears::create(config, weights, device, options.max_rows, out->stream_));
+  out->workspace_bytes_ += PackedLinears::bytes(config, weights, device, options.max_rows);
   DSF_OK(out->allocate_all());
   return out;
-}
-
-// ---- a step
-
-Result<void> CudaForward::upload_step(std::span<const Row> rows, std::span<const std::vector<float>> engram,
-                                      std::span<const int64_t> logit_rows) {
-  n_ = std::ssize(rows);
-  longest_ = 0;
-  for (int64_t i = 0; i < n_; ++i) {
-    const Row& r = rows[static_cast<size_t>(i)];
-    const int64_t end = r.position + 1;
-    longest_ = std::max(longest_, end);
-    host_.tokens[i] = r.token;
-    host_.positions[i] = r.position;
-    host_.window_begin[i] = std::max<int64_t>(0, end - config_.sliding_window);
-    host_.window_end[i] = end;
-    host_.window_offset[i] = r.slot * ring_rows_;
-    host_.window_place[i] = r.slot * ring_rows_ + r.position % ring_rows_;
-    for (int64_t ratio = 1; ratio <= 2; ++ratio) {
-      const StepBlock::PerRatio& p = host_.ratio[static_cast<size_t>(ratio)];
-      const int64_t max_groups = options_.max_len / ratio, groups = end / ratio;
-      const bool closes = end % ratio == 0;
-      p.visible[i] = groups;
-      p.first_position[i] = closes ? end - ratio : -1;
-      p.group_place[i] = closes ? r.slot * max_groups + groups - 1 : -1;
-      p.group_offset[i] = r.slot * max_groups;
-    }
-  }
-  std::copy(logit_rows.begin(), logit_rows.end(), host_.logit_rows);
-  DSF_OK(gpu::copy_to_device(stream_, step_device_.data(), step_host_.data(), step_bytes_));
-  for (size_t i = 0; i < engram_.size(); ++i) {
-    DSF_OK(gpu::copy_to_device(stream_, engram_[i], engram[i].data(), engram[i].size() * sizeof(float)));
-  }
-  return {};
-}
-
-Result<std::span<const float>> CudaForward::run(std::span<const Row> rows, std::span<const std::vector<float>> engram,
-                                                std::span<const int64_t> logit_rows) {
-  DSF_CHECK(std::ssize(rows) <= options_.max_rows && std::ssize(logit_rows) <= options_.max_logit_rows,
-            "a step within the limits");
-  const model::Config& c = config_;
-  DSF_OK(upload_step(rows, engram, logit_rows));
-  DSF_OK(ops::embed_cuda(weights_.embed.f32, weights_.embed.bf16, device_.tokens, s_.x, s_.pre, n_, c.hc_mult,
-                         c.hidden_size, raw(stream_)));
-  pending_ = false;
-  for (int64_t i = 0; i < c.num_hidden_layers; ++i) DSF_OK(layer(i));
-  const auto wanted = std::ssize(logit_rows);
-  DSF_OK(step_streams(nullptr, weights_.norm));
-  DSF_OK(ops::gather_rows_cuda(h_, device_.logit_rows, picked_, wanted, c.hidden_size, raw(stream_)));
-  DSF_OK(linear(picked_, weights_.head, logits_, wanted));
-  const size_t bytes = static_cast<size_t>(wanted * c.vocab_size) * sizeof(float);
-  DSF_OK(gpu::copy_to_host(stream_, logits_host_.data(), logits_, bytes));
-  DSF_OK(stream_.wait());
-  return std::span<const float>(logits_host_.as<float>(), bytes / sizeof(float));
 }
 
 Result<void> CudaForward::layer(int64_t index) {
@@ -101,7 +60,11 @@ Result<void> CudaForward::before_mix(int64_t index) {
   }
   if (table < 0) return {};
   DSF_OK(expand_only());
-  DSF_OK(linear(engram_[static_cast<size_t>(table)], w.engram_wkv, engram_kv_, n_));
+  const EngramInput& in = engram_[static_cast<size_t>(table)];
+  DSF_OK(ops::engram_rows_cuda(
+      {.records = in.records, .values = in.values, .n_records = n_ * c.engram_columns(), .head_dim = c.engram_head_dim},
+      raw(stream_)));
+  DSF_OK(linear(in.values, w.engram_wkv, engram_kv_, n_));
   DSF_OK(ops::engram_gate_cuda({.kv = engram_kv_,
                                 .q_weight = w.engram_q,
                                 .k_weight = w.engram_k,

@@ -13,7 +13,6 @@
 #include "tools/serve/backends/ops/fake_quant/fake_quant.h"
 #include "tools/serve/backends/ops/hyper_mix/hyper_mix.h"
 #include "tools/serve/backends/ops/hyper_mix/hyper_step.h"
-#include "tools/serve/backends/ops/indexer_topk/indexer_topk.h"
 #include "tools/serve/backends/ops/kv_compress/kv_compress.h"
 #include "tools/serve/backends/ops/linear/linear.h"
 #include "tools/serve/backends/ops/moe_experts/moe_experts.h"
@@ -55,9 +54,6 @@ struct KvCompressRowsArgs {
   float eps = 1e-20f;
 };
 Result<void> kv_compress_rows_cuda(const KvCompressRowsArgs& a, CudaStream stream);
-Result<void> index_score_cuda(const IndexScoreArgs& a, CudaStream stream);
-Result<void> candidate_blocks_cuda(const CandidateBlocksArgs& a, CudaStream stream);
-Result<void> topk_cuda(const TopkArgs& a, CudaStream stream);
 
 // partial: workspace of sparse_attention_workspace(...) floats for the whole call. max_window: an upper bound of window_end - window_begin.
 int64_t sparse_attention_workspace(int64_t n_rows, int64_t n_heads, int64_t head_dim, int64_t max_window, int64_t n_selected);

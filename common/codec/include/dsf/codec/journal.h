@@ -3,7 +3,7 @@
 // record a line, each ended by its CRC32C; the first bad line ends it (a torn write). Source: hub.md 3.3.
 //
 //   H 1 <whose pieces these are> 1a2b3c4d
-//   P 17 <sha256 of the piece> 5e6f7081
+//   P 17 <digest of the piece> 5e6f7081
 //
 // A piece line is a claim: resuming re-reads the piece and compares. So lines need no order towards the data's way to
 // the disk, and are written at once; after a kill at most the pieces in flight are lost.
@@ -12,7 +12,6 @@
 #include <string>
 
 #include "dsf/base/result.h"
-#include "dsf/codec/sha256.h"
 #include "dsf/io/file.h"
 
 namespace dsf::codec {
@@ -22,9 +21,10 @@ class Journal {
   // Opens or creates; claims of an existing journal are kept when its header is the same text, otherwise it starts
   // anew.
   static Result<Journal> open(const std::filesystem::path& path, const std::string& header);
-  const std::map<uint64_t, Digest>& claims() const { return claims_; }
-  Result<void> add(uint64_t piece, const Digest& digest);  // one write; not for several threads
-  Result<void> restart();                                  // drops all claims
+  const std::map<uint64_t, std::string>& claims() const { return claims_; }
+  // digest: one word, of the kind that the header says. One write; not for several threads.
+  Result<void> add(uint64_t piece, const std::string& digest);
+  Result<void> restart();  // drops all claims
   Result<void> sync() const { return io::sync(fd_); }
 
  private:
@@ -32,7 +32,7 @@ class Journal {
   io::Fd fd_;
   std::filesystem::path path_;
   std::string header_;
-  std::map<uint64_t, Digest> claims_;
+  std::map<uint64_t, std::string> claims_;
 };
 
 }  // namespace dsf::codec

@@ -18,6 +18,12 @@
 
 namespace dsf::comm {
 
+struct Phase {
+  std::string name;            // "start", "load", "step"
+  uint64_t step = 0;
+  int64_t timeout_us = 20'000'000;
+};
+
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -31,6 +37,16 @@ class Communicator {
   // bytes: read on root, written on the others; the same number on every rank.
   virtual Result<void> broadcast(std::span<std::byte> bytes, int root) = 0;
   virtual Result<void> barrier() = 0;
+
+  // Rank 0 says what comes next; the others hear() it, in order. Saying waits for nobody, hearing has no bound (an idle server says nothing
+  // for hours), but a lost peer or abort() ends it.
+  virtual Result<void> tell(std::span<const std::byte> message) = 0;
+  virtual Result<std::vector<std::byte>> hear() = 0;
+
+  // Names what the calls that follow belong to, for errors, and bounds each of their waits. Local: nothing is exchanged.
+  virtual void enter(const Phase& phase) = 0;
+  // The fault that ended this group, if one did; seen also while nothing is called.
+  virtual Result<void> check() const = 0;
 
   // Ends every wait of every rank of this process; for other processes the connection goes down. Never blocks.
   virtual void abort(const std::string& reason) = 0;

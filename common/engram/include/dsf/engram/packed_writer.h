@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "dsf/codec/journal.h"
+#include "dsf/codec/sha256.h"
 #include "dsf/engram/pack_record.h"
 #include "dsf/engram/packed.h"
 

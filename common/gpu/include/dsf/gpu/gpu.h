@@ -79,9 +79,12 @@ class Graph {
   Graph& operator=(Graph&& o) noexcept;
   ~Graph();
   Result<void> launch(const Stream& s) const;
+  // Device memory that capture() took for it: the fall of free_bytes(), so 0 where the driver had room left from before.
+  size_t bytes() const { return bytes_; }
 
  private:
   void* exec_ = nullptr;
+  size_t bytes_ = 0;
 };
 
 namespace detail {
@@ -120,6 +123,8 @@ using DeviceBuffer = detail::Buffer<detail::release_device>;
 using PinnedBuffer = detail::Buffer<detail::release_pinned>;
 Result<DeviceBuffer> allocate(size_t bytes);
 Result<PinnedBuffer> allocate_pinned(size_t bytes);
+// Calls of the two above that this process has made: a step after warm-up must not change it.
+int64_t allocation_count();
 
 // Asynchronous copies on `s`; host memory should be pinned, otherwise the call may block.
 Result<void> copy_to_device(const Stream& s, void* device, const void* host, size_t bytes);

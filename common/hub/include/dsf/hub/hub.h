@@ -63,6 +63,7 @@ class Shared {
   std::function<void(const RetryEvent&)> on_retry;  // called from any thread
 
   bool stopped() const { return stop && stop(); }
+  bool gate_closed();
   // All threads pause until then (monotonic); later times win.
   void close_gate_until(int64_t monotonic_ns);
   // Sleeps in small steps until the gate is open and wait_us have passed; false when stopped.
@@ -85,6 +86,8 @@ class FileSource {
   std::string host() const;  // that last served bytes; for records
   // Signed URLs asked for so far.
   int resolves() const;
+  // The next request asks the Hub again where the bytes are.
+  void forget_location();
 
  private:
   friend class Hub;
@@ -95,7 +98,7 @@ class FileSource {
   bool storage_ = false;  // location_ is of another origin than the Hub: no credentials
   int64_t refresh_at_ms_ = 0;
   std::string host_;
-  std::string storage_etag_;  // the storage's own strong tag, not a digest
+  std::string storage_etag_, etag_host_;  // the storage host's own tag, not a digest; for If-Range
   int resolves_ = 0;
 };
 
@@ -120,9 +123,15 @@ class Hub {
   using Sink = std::function<bool(std::span<const std::byte>)>;
   std::optional<Outcome> read_range(FileSource& file, uint64_t begin, uint64_t end, const Sink& sink);
 
+  // The same with retries, continuing at the exact byte; sink returning false ends it with cls "stopped".
+  Result<void> read(FileSource& file, uint64_t begin, uint64_t end, const Sink& sink);
+
   // A whole small file in memory, with retries, its digest not checked. kRemote beyond max_bytes.
   Result<std::string> read_file(const std::string& repo, const std::string& commit, const Entry& entry,
                                 uint64_t max_bytes);
+
+  // Whether a request to this URL would carry the token: never to another origin, never openly over the internet.
+  bool sends_token_to(const std::string& url) const;
 
   std::string resolve_url(const std::string& repo, const std::string& commit, const std::string& path) const;
 
@@ -138,8 +147,27 @@ class Hub {
   std::optional<Outcome> resolve(FileSource& file, Place& place);
   std::optional<Outcome> resolve_storage(FileSource& file, http::Url url);
   std::optional<Outcome> transfer(FileSource& file, Place place, Transfer& t);
+  static std::string range_tag(const FileSource& file, const http::Url& url);
+  static void note_storage(FileSource& file, const http::Url& url, std::string_view etag);
   std::shared_ptr<Shared> shared_;
   http::Client client_;
+};
+
+// The attempts at one thing: counts failures since the last progress and waits between them, all threads together when
+// the server limits the rate. One thread each.
+class Attempts {
+ public:
+  explicit Attempts(Shared& shared) : shared_(shared) {}
+  void progress() { failures_ = waits_ = 0; }
+  // After a failure: waits as the policy and the server say. False when there is to be no further attempt, or the run
+  // was stopped meanwhile (see stopped()).
+  bool again(const Hub::Outcome& outcome, const std::string& url, int status = 0);
+  bool stopped() const { return stopped_; }
+
+ private:
+  Shared& shared_;
+  int failures_ = 0, waits_ = 0;
+  bool stopped_ = false;
 };
 
 // What a failed answer means (exposed for tests). from_storage: the answer came from a signed URL.

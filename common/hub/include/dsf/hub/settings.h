@@ -38,6 +38,9 @@ std::optional<std::string> process_environment(const char* name);
 // Errors: kUsage (endpoint is no URL), kMissing/kLocal (token file cannot be read).
 Result<Settings> settings_from(const Environment& env, const TokenChoice& token = {});
 
+// "host:port" of the proxy that libcurl will use for this URL, without credentials; empty when there is none.
+std::string proxy_for(const Environment& env, const std::string& url);
+
 // "org/name[@revision]", "hf://org/name@rev", "<endpoint>/org/name[/tree/rev]".
 struct RepoSpec {
   std::string repo, revision;  // revision empty: not named

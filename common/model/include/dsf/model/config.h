@@ -64,6 +64,8 @@ struct Config {
 // Accepts the nested release form (text_config) and a flat text config. Checks every cross-field rule the engine relies on.
 Result<Config> parse_config(std::string_view json_text, std::string_view subject);
 Result<Config> load_config(const std::filesystem::path& config_json);
+// Every field of the text model as "key value" lines, the same on every machine: for digests.
+std::string canonical_text(const Config& config);
 
 // What one backbone layer does. Source: model.md section 1, "Derived roles".
 struct LayerRole {

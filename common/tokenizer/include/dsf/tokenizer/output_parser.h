@@ -32,6 +32,7 @@ struct ParserOptions {
   bool parse_calls = true;         // false for tool_choice none: markup stays content and is counted
   bool parallel_calls = true;      // false: keep the first call only
   std::string only_function = {};  // tool_choice named this function: calls of undeclared tools are dropped
+  bool literal_content = false;    // the reply has a format of its own: "</think>" in content is text like any other
   std::vector<std::string> stop = {};  // stop strings, matched in content only; empty ones are ignored
   bool include_stop = false;       // keep the matched stop string in the content
   std::function<std::string()> new_call_id = {};  // unset: new_call_id() below

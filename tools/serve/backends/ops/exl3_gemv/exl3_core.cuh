@@ -55,13 +55,14 @@ __device__ inline float4 half4(const __half* p, int i) {
   return make_float4(a.x, a.y, b.x, b.y);
 }
 
-__device__ inline float4 mul4(float4 a, float4 b) { return make_float4(a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w); }
+// Products that the compiler must not fuse into additions: other kernels (exl3_gemm) repeat them bit for bit.
+__device__ inline float4 mul4(float4 a, float4 b) { return make_float4(__fmul_rn(a.x, b.x), __fmul_rn(a.y, b.y), __fmul_rn(a.z, b.z), __fmul_rn(a.w, b.w)); }
 
 __device__ inline float4 add4(float4 a, float4 b) { return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w); }
 
 // Two bytes for one value: v = step * (254 hi + lo), |hi|, |lo| <= 127.
 __device__ inline void split(float v, float inv, int& hi, int& lo) {
-  const float s = v * inv;
+  const float s = __fmul_rn(v, inv);
   const float h = rintf(s);
   hi = static_cast<int>(h);
   lo = static_cast<int>(rintf((s - h) * 254.0f));
@@ -292,6 +293,16 @@ __device__ inline float4 sum_parts(const float* z, int64_t step, int n, int lane
 __device__ inline float4 from_rotated(float4 z, const __half* svh, int column, int lane) {
   const float4 y = mul4(hadamard128(z, lane), half4(svh, column * 128 + 4 * lane));
   return mul4(y, make_float4(kInvSqrt128, kInvSqrt128, kInvSqrt128, kInvSqrt128));
+}
+
+// silu(min(g, limit)) * clamp(u, -limit, limit) * weight. No fused addition, as in mul4.
+__device__ inline float swiglu(float g, float u, float limit, float weight) {
+  g = fminf(g, limit);
+  u = fminf(fmaxf(u, -limit), limit);
+  return g / __fadd_rn(1.0f, expf(-g)) * u * weight;
+}
+__device__ inline float4 swiglu4(float4 g, float4 u, float limit, float weight) {
+  return make_float4(swiglu(g.x, u.x, limit, weight), swiglu(g.y, u.y, limit, weight), swiglu(g.z, u.z, limit, weight), swiglu(g.w, u.w, limit, weight));
 }
 
 // Counts this thread block in for each of its columns; is_last[c - c_begin]: it was the last of `expected`. The counter is zero again then.

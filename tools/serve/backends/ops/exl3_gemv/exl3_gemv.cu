@@ -14,6 +14,7 @@ namespace {
 struct Problem {
   const uint4* lanes;
   const __half *suh, *svh;
+  const float* x;
   float* y;
   float* z;             // [chunks][n_rows][out]
   Prepared* rows;       // [n_rows][kb]
@@ -25,7 +26,6 @@ struct Problem {
 
 struct Launch {
   Problem problem[kExl3GemvMatrices];
-  const float* x;
   int x_stride, n_rows, n_problems;
   bool prepared;  // by prepare_kernel; otherwise every thread block transforms its own part of x, which costs fewer launches and more work
 };
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(kThreads) prepare_kernel(const __grid_constant
   const int k = b * 128 + 4 * lane;
   const float4 suh = half4(a.problem[which].suh, k);
   wait_for_previous();
-  const float4 x = *reinterpret_cast<const float4*>(a.x + static_cast<int64_t>(row) * a.x_stride + k);
+  const float4 x = *reinterpret_cast<const float4*>(a.problem[which].x + static_cast<int64_t>(row) * a.x_stride + k);
   put_prepared(a.problem[which].rows + row * kb + b, split_row(to_rotated(x, suh, lane)), lane);
 }
 
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm) gemv_kernel(const __gr
   const Problem& p = a.problem[which];
   const int index = static_cast<int>(blockIdx.x) - p.first_item, chunk = index / p.plan.groups;
   Item it{};
-  it.lanes = p.lanes, it.rows = a.prepared ? p.rows : nullptr, it.x = a.x, it.x_stride = a.x_stride, it.suh = p.suh;
+  it.lanes = p.lanes, it.rows = a.prepared ? p.rows : nullptr, it.x = p.x, it.x_stride = a.x_stride, it.suh = p.suh;
   it.n_rows = a.n_rows, it.kb = p.kb, it.out = p.cb * 128;
   it.z = p.z + static_cast<int64_t>(chunk) * a.n_rows * it.out;
   it.k_begin = chunk * p.kb / p.plan.chunks, it.k_count = (chunk + 1) * p.kb / p.plan.chunks - it.k_begin;
@@ -74,10 +74,10 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm) gemv_kernel(const __gr
 }
 
 // One thread block per 128 x 128 block: word i of lane l's quarter (u, t) is word gK + i of tile (4u + q, 2w + t).
-__global__ void repack_kernel(const uint32_t* trellis, uint4* lanes, int kb, int bits, int64_t row_words) {
-  const int k_block = static_cast<int>(blockIdx.x) % kb, column = static_cast<int>(blockIdx.x) / kb;
+__global__ void repack_kernel(const uint32_t* trellis, uint4* lanes, int kb, int bits, int64_t row_words, int k_begin, int k_count) {
+  const int k_block = static_cast<int>(blockIdx.x) % k_count, column = static_cast<int>(blockIdx.x) / k_count;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
-  uint4* to = lanes + static_cast<int64_t>(blockIdx.x) * kWarps * bits * 32 + warp * bits * 32 + lane;
+  uint4* to = lanes + ((static_cast<int64_t>(column) * kb + k_begin + k_block) * kWarps + warp) * bits * 32 + lane;
   for (int chunk = 0; chunk < bits; ++chunk) {
     uint32_t v[4];
     for (int i = 0; i < 4; ++i) {
@@ -100,7 +100,7 @@ Result<void> launch(const gpu::Stream& s, const Launch& a, int n_items, int dept
 
 Result<void> check(const Exl3GemvArgs& a) {
   const bool rows = a.n_rows >= 1 && a.n_rows <= kExl3GemvRows;
-  if (!rows || a.outputs.empty() || a.outputs.size() > kExl3GemvMatrices) return fail(Code::kBug, "exl3_gemv", "1 to 16 rows, 1 to 4 matrices");
+  if (!rows || a.outputs.empty() || a.outputs.size() > kExl3GemvMatrices) return fail(Code::kBug, "exl3_gemv", "1 to 16 rows, 1 to 8 matrices");
   for (const auto& o : a.outputs) {
     const auto& w = o.w;
     if (w.in <= 0 || w.out <= 0 || w.in % 128 != 0 || w.out % 128 != 0 || w.bits < 1 || w.bits > 8 || w.in != a.outputs[0].w.in)
@@ -129,7 +129,6 @@ Result<void> exl3_gemv(const gpu::Stream& s, const gpu::Facts& device, const Exl
   for (int row = 0; row < a.n_rows; row += 8) {
     Launch l{};
     l.n_rows = std::min(a.n_rows - row, 8);
-    l.x = a.x + static_cast<int64_t>(row) * a.x_stride;
     l.x_stride = a.x_stride;
     l.n_problems = static_cast<int>(a.outputs.size());
     auto* free = static_cast<std::byte*>(a.workspace);
@@ -140,6 +139,7 @@ Result<void> exl3_gemv(const gpu::Stream& s, const gpu::Facts& device, const Exl
       Problem& p = l.problem[i];
       p.lanes = static_cast<const uint4*>(o.w.lanes);
       p.suh = reinterpret_cast<const __half*>(o.w.suh), p.svh = reinterpret_cast<const __half*>(o.w.svh);
+      p.x = a.x + static_cast<int64_t>(row) * a.x_stride + o.x_offset;
       p.y = o.y + static_cast<int64_t>(row) * o.y_stride, p.y_stride = o.y_stride;
       p.kb = o.w.in / 128, p.cb = o.w.out / 128, p.bits = o.w.bits;
       p.plan = plan(o.w.in, o.w.out, device.n_sms);
@@ -159,11 +159,13 @@ Result<void> exl3_gemv(const gpu::Stream& s, const gpu::Facts& device, const Exl
   return {};
 }
 
-Result<void> exl3_repack(const gpu::Stream& s, const void* trellis, void* lanes, int in, int out, int bits, int64_t row_words) {
-  if (in <= 0 || out <= 0 || in % 128 != 0 || out % 128 != 0 || bits < 1 || bits > 8) return fail(Code::kBug, "exl3_repack", "matrix shape");
-  const unsigned blocks = static_cast<unsigned>(in / 128) * static_cast<unsigned>(out / 128);
+Result<void> exl3_repack(const gpu::Stream& s, const void* trellis, void* lanes, int in, int out, int bits, int64_t row_words, int k_begin, int k_count) {
+  if (k_count == 0) k_count = in / 128;
+  if (in <= 0 || out <= 0 || in % 128 != 0 || out % 128 != 0 || bits < 1 || bits > 8 || k_begin < 0 || k_count < 1 || k_begin + k_count > in / 128)
+    return fail(Code::kBug, "exl3_repack", "matrix shape");
+  const unsigned blocks = static_cast<unsigned>(k_count) * static_cast<unsigned>(out / 128);
   exl3::repack_kernel<<<blocks, exl3::kThreads, 0, gpu::cuda_stream(s)>>>(static_cast<const uint32_t*>(trellis), static_cast<uint4*>(lanes), in / 128, bits,
-                                                                         row_words);
+                                                                         row_words, k_begin, k_count);
   DSF_CUDA_TRY(cudaGetLastError());
   return {};
 }

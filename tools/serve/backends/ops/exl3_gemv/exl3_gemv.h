@@ -1,5 +1,5 @@
 #pragma once
-// exl3_gemv: y = H(H(x * suh) W) * svh for 1 to 16 rows of EXL3 matrices, several matrices with the same input in one launch.
+// exl3_gemv: y = H(H(x * suh) W) * svh for 1 to 16 rows of EXL3 matrices, several matrices of the same input width in one launch.
 //
 // Device pointers everywhere; borrowed until the stream has run the launch. Launchers allocate nothing and synchronise nothing; calls on
 // one stream may share workspace and counters, calls that overlap may not. Errors: kBug for shapes that do not fit (they are checked at load).
@@ -30,7 +30,7 @@ struct Exl3Matrix {
 };
 
 inline constexpr int kExl3GemvRows = 16;
-inline constexpr int kExl3GemvMatrices = 4;
+inline constexpr int kExl3GemvMatrices = 8;
 
 struct Exl3GemvArgs {
   const float* x = nullptr;  // [n_rows, in], row stride x_stride (elements, a multiple of 4), 16-byte aligned
@@ -40,8 +40,9 @@ struct Exl3GemvArgs {
     Exl3Matrix w;
     float* y = nullptr;      // [n_rows, out], row stride y_stride (elements, a multiple of 4), 16-byte aligned
     int y_stride = 0;
+    int x_offset = 0;        // where this matrix's input begins in a row of x (elements, a multiple of 4)
   };
-  std::span<const Output> outputs;  // 1..4, all with the same `in`
+  std::span<const Output> outputs;  // 1..8, all with the same `in`
   void* workspace = nullptr;        // exl3_gemv_workspace_bytes(); content does not matter
   uint32_t* counters = nullptr;     // [sum of out / 128], zero before the first call; every call leaves them zero
 };
@@ -51,7 +52,8 @@ Result<void> exl3_gemv(const gpu::Stream& s, const gpu::Facts& device, const Exl
 size_t exl3_gemv_workspace_bytes(std::span<const Exl3GemvArgs::Output> outputs, int n_rows, int n_sms);
 
 // trellis (as stored: [in/16, out/16, 16 * bits] uint16) to lanes; both in * out * bits / 8 bytes. A load-time copy, in any number of
-// pieces: blocks of 128 columns are independent, so out may be the width of a slice and row_words its stored row stride in 32-bit words.
-Result<void> exl3_repack(const gpu::Stream& s, const void* trellis, void* lanes, int in, int out, int bits, int64_t row_words);
+// pieces: blocks of 128 columns are independent, so out may be the width of a slice and row_words its stored row stride in 32-bit words;
+// and so are blocks of 128 inputs: trellis then points at the first of k_count blocks, which begin at block k_begin of the matrix. 0: all.
+Result<void> exl3_repack(const gpu::Stream& s, const void* trellis, void* lanes, int in, int out, int bits, int64_t row_words, int k_begin = 0, int k_count = 0);
 
 }  // namespace dsf::serve::ops

@@ -17,6 +17,9 @@ struct Plan {
   int items() const { return chunks * groups; }
 };
 
+// Chunks of k of an expert's matrix; like Plan::chunks they fix the bits of a result.
+inline int moe_chunks(int k) { return (k / 128 + kMaxChunkBlocks - 1) / kMaxChunkBlocks; }
+
 // Share of an SM's rate that n thread blocks reach together (H200, see docs/performance-exl3.md).
 inline double sm_share(int n) { return n >= 4 ? 1.0 : n == 3 ? 0.9 : n == 2 ? 0.75 : 0.45; }
 

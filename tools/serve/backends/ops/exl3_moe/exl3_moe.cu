@@ -71,12 +71,6 @@ __device__ inline const Exl3Expert& expert_of(const Moe& m, int slot, const Choi
   return slot == m.max_slots ? *m.a.shared : m.a.experts[c.expert];
 }
 
-__device__ inline float swiglu(float g, float u, float limit, float weight) {
-  g = fminf(g, limit);
-  u = fminf(fmaxf(u, -limit), limit);
-  return g / (1.0f + expf(-g)) * u * weight;
-}
-
 // Activation of one column of 128, for every row of the slot, prepared for w2.
 __device__ void finish_up(const Moe& m, int slot, const Choice& c, int column) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -87,9 +81,7 @@ __device__ void finish_up(const Moe& m, int slot, const Choice& c, int column) {
     const float4 zg = sum_parts(z, step, m.chunks1, lane), zu = sum_parts(z + m.chunks1 * step, step, m.chunks1, lane);
     const float4 g = from_rotated(zg, reinterpret_cast<const __half*>(e.w1.svh), column, lane);
     const float4 u = from_rotated(zu, reinterpret_cast<const __half*>(e.w3.svh), column, lane);
-    const float w = c.weight[i];
-    const float4 v = make_float4(swiglu(g.x, u.x, m.a.limit, w), swiglu(g.y, u.y, m.a.limit, w), swiglu(g.z, u.z, m.a.limit, w),
-                                 swiglu(g.w, u.w, m.a.limit, w));
+    const float4 v = swiglu4(g, u, m.a.limit, c.weight[i]);
     const float4 suh = half4(reinterpret_cast<const __half*>(e.w2.suh), column * 128 + 4 * lane);
     put_prepared(m.rows2 + static_cast<int64_t>(slot * m.a.n_rows + i) * (m.a.inter / 128) + column, split_row(to_rotated(v, suh, lane)), lane);
   }
@@ -184,9 +176,6 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm) moe_down_kernel(const 
     if (is_last[c - it.c_begin] != 0) finish_down(m, choice, c, reinterpret_cast<float*>(shared));
 }
 
-int chunks_of(int k) {
-  return (k / 128 + kMaxChunkBlocks - 1) / kMaxChunkBlocks;
-}
 // As few thread blocks as fill the device once, but no more than `most` columns each (measured: docs/performance-exl3.md).
 int columns_for(int column_chunks, int n_sms, int most) { return std::clamp(column_chunks / (n_sms * kBlocksPerSm - 28), 1, most); }
 int slots_of(int n_rows, int k) { return n_rows * k + 1; }
@@ -205,10 +194,10 @@ Result<void> launch(const gpu::Stream& s, const Moe& m) {
 }
 
 size_t z1_bytes(int n_rows, int k, int dim, int inter) {
-  return static_cast<size_t>(slots_of(n_rows, k)) * 2 * static_cast<size_t>(chunks_of(dim) * n_rows) * static_cast<size_t>(inter) * sizeof(float);
+  return static_cast<size_t>(slots_of(n_rows, k)) * 2 * static_cast<size_t>(moe_chunks(dim) * n_rows) * static_cast<size_t>(inter) * sizeof(float);
 }
 size_t z2_bytes(int n_rows, int k, int dim, int inter) {
-  return static_cast<size_t>(slots_of(n_rows, k)) * static_cast<size_t>(chunks_of(inter) * n_rows) * static_cast<size_t>(dim) * sizeof(float);
+  return static_cast<size_t>(slots_of(n_rows, k)) * static_cast<size_t>(moe_chunks(inter) * n_rows) * static_cast<size_t>(dim) * sizeof(float);
 }
 
 }  // namespace
@@ -231,7 +220,7 @@ Result<void> exl3_moe(const gpu::Stream& s, const gpu::Facts& device, const Exl3
   Moe m{};
   m.a = a;
   m.max_slots = a.n_rows * a.k;
-  m.chunks1 = chunks_of(a.dim), m.chunks2 = chunks_of(a.inter);
+  m.chunks1 = moe_chunks(a.dim), m.chunks2 = moe_chunks(a.inter);
   const int n_slots = m.max_slots + (a.shared != nullptr ? 1 : 0);
   m.columns1 = columns_for(n_slots * 2 * m.chunks1 * (a.inter / 128), device.n_sms, 6);
   m.columns2 = columns_for(n_slots * m.chunks2 * (a.dim / 128), device.n_sms, 3);

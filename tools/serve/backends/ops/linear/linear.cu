@@ -1,6 +1,7 @@
-// Dense linear with f32 or bf16 weights: a warp per output, lanes along the input in 8-value steps, kRows rows share the weight's loads.
+// Dense linear with f32 weights (16-bit ones: linear_mma.cu): a warp per output, lanes along the input in 8-value steps, Rows rows share the
+// weight's loads.
 // The order of additions of one result does not depend on the number of rows. Limit: weight bandwidth up to about 8 rows.
-#include "tools/serve/backends/cuda/launch.h"
+#include "tools/serve/backends/cuda/launch_weights.h"
 #include "tools/serve/backends/ops/common/device.cuh"
 
 namespace dsf::serve::ops {
@@ -16,20 +17,9 @@ __device__ Eight load8(const float* p) {
   const float4 a = *reinterpret_cast<const float4*>(p), b = *reinterpret_cast<const float4*>(p + 4);
   return {{a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w}};
 }
-__device__ Eight load8(const uint16_t* p) {
-  const uint4 u = *reinterpret_cast<const uint4*>(p);
-  const uint32_t words[4] = {u.x, u.y, u.z, u.w};
-  Eight out;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    out.v[2 * i] = __uint_as_float(words[i] << 16);
-    out.v[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
-  }
-  return out;
-}
 
-template <int Rows, class W>
-__global__ void __launch_bounds__(kThreads) linear_kernel(LinearArgs a, const W* weight, LinearGroups groups) {
+template <int Rows>
+__global__ void __launch_bounds__(kThreads) linear_kernel(LinearArgs a, const float* weight, LinearGroups groups) {
   a.x += blockIdx.z * groups.x_step;
   a.y += blockIdx.z * groups.y_step;
   weight += blockIdx.z * a.out * a.in;
@@ -55,27 +45,30 @@ __global__ void __launch_bounds__(kThreads) linear_kernel(LinearArgs a, const W*
   }
 }
 
-template <class W>
-void launch_linear(const LinearArgs& a, const W* weight, const LinearGroups& groups, CudaStream stream) {
+void launch_linear(const LinearArgs& a, const LinearGroups& groups, CudaStream stream) {
   const unsigned outs = grid_of(a.out, kThreads / kWarp), count = static_cast<unsigned>(groups.count);
   if (a.n_rows == 1) {
-    linear_kernel<1><<<dim3(outs, 1, count), kThreads, 0, stream>>>(a, weight, groups);
+    linear_kernel<1><<<dim3(outs, 1, count), kThreads, 0, stream>>>(a, a.w, groups);
   } else if (a.n_rows <= 4) {
-    linear_kernel<4><<<dim3(outs, 1, count), kThreads, 0, stream>>>(a, weight, groups);
+    linear_kernel<4><<<dim3(outs, 1, count), kThreads, 0, stream>>>(a, a.w, groups);
   } else {
-    linear_kernel<8><<<dim3(outs, grid_of(a.n_rows, 8), count), kThreads, 0, stream>>>(a, weight, groups);
+    linear_kernel<8><<<dim3(outs, grid_of(a.n_rows, 8), count), kThreads, 0, stream>>>(a, a.w, groups);
   }
 }
 
 }  // namespace
 
-Result<void> linear_cuda(const LinearArgs& a, const uint16_t* w_bf16, CudaStream stream, const LinearGroups& groups) {
+Result<void> linear_weights_cuda(const LinearArgs& a, const HalfWeights& w, CudaStream stream, const LinearGroups& groups) {
   if (a.in % kStep != 0 || a.x_stride % 4 != 0 || groups.x_step % 4 != 0)
     return fail(Code::kUsage, "linear", "input width " + std::to_string(a.in) + " (stride " + std::to_string(a.x_stride) + ") is not a multiple of 8 (4)");
   if (a.n_rows == 0 || a.out == 0) return {};
-  if (w_bf16 != nullptr) launch_linear(a, w_bf16, groups, stream);
-  else launch_linear(a, a.w, groups, stream);
+  if (w.bf16 != nullptr || w.f16 != nullptr) return linear_mma_cuda(a, w, stream, groups);
+  launch_linear(a, groups, stream);
   return launched("linear");
+}
+
+Result<void> linear_cuda(const LinearArgs& a, const uint16_t* w_bf16, CudaStream stream, const LinearGroups& groups) {
+  return linear_weights_cuda(a, {.bf16 = w_bf16}, stream, groups);
 }
 
 }  // namespace dsf::serve::ops

@@ -43,7 +43,8 @@ struct Fault {
   int64_t times = -1;          // how often; -1: for ever
   // drop_after, close_after, status, rate, short, long, ignore_range, wrong_content_range, wrong_total, etag_change,
   // linked_change, commit_change, flip, slow, stall, reject_sig, html, redirect_loop, redirect_external, page_loop,
-  // dup_path, bad_path, missing_header
+  // dup_path, bad_path, missing_header, pointer (the LFS pointer instead of the content), range_limit (longer ranges
+  // are refused with 403)
   std::string action;
   int64_t n = 0;     // bytes, status or bytes per second, as the action needs
   std::string text;  // Retry-After, redirect target, bad path
@@ -55,6 +56,7 @@ struct LogEntry {
   std::string host, method, target, range, authorization, user_agent;  // authorization: as sent (this is a test server)
   int status = 0;
   uint64_t bytes = 0;
+  std::string if_range = {};
 };
 
 class LoopbackHub {
