@@ -11,7 +11,10 @@ namespace {
 
 struct Counts {
   int64_t backbone = 0, backbone_total = 0, draft = 0, draft_total = 0;
-  std::string text() const { return "main " + std::to_string(backbone) + "/" + std::to_string(backbone_total) + ", draft " + std::to_string(draft) + "/" + std::to_string(draft_total); }
+  std::string text() const {
+    return "main " + std::to_string(backbone) + "/" + std::to_string(backbone_total) + ", draft " +
+           std::to_string(draft) + "/" + std::to_string(draft_total);
+  }
 };
 
 // Names sorted, name, NUL, SHA-256 of the bytes: equal on both nodes when they route alike.
@@ -31,7 +34,8 @@ std::string sha256_of(const safetensors::Checkpoint& c, const std::string& name)
   return view ? codec::sha256(view->bytes).hex() : "";
 }
 
-// A bias file that was copied into a folder whose index does not name it is never read: the usual way to lose the biases twice.
+// A bias file that was copied into a folder whose index does not name it is never read: the usual way to lose the
+// biases twice.
 std::string hidden_file(const Context& c) {
   const auto files = io::list_files(c.plan.model);
   if (!files) return "";
@@ -57,7 +61,8 @@ void check_router_attach(Context& c, Outcome& out) {
   for (const model::RouterPlace& place : model::router_places(*c.config)) {
     if (place.draft && !c.has_drafts()) continue;
     (place.draft ? n.draft_total : n.backbone_total) += 1;
-    const auto router = model::attach_router(*c.checkpoint, c.sidecar ? &*c.sidecar : nullptr, place, c.config->hidden_size);
+    const auto router =
+        model::attach_router(*c.checkpoint, c.sidecar ? &*c.sidecar : nullptr, place, c.config->hidden_size);
     if (!router) {
       out.add(finding_of(router.error()));
       continue;
@@ -94,14 +99,19 @@ void check_image_biases(Context& c, Outcome& out) {
   if (!digests.empty()) c.facts["image_bias_sha256"] = combined_digest(digests);
   if (n.backbone == n.backbone_total && n.draft == n.draft_total) return;
   if (n.backbone == n.backbone_total)  // draft blocks never see an image position
-    return out.add({Status::kNote, "draft_only", first_missing + ": absent; the draft blocks do not need it", "nothing to do"});
+    return out.add(
+        {Status::kNote, "draft_only", first_missing + ": absent; the draft blocks do not need it", "nothing to do"});
   const std::string hidden = hidden_file(c);
   const std::string why = hidden.empty() ? "" : "; " + hidden + " holds such tensors, but the index does not name it";
-  const std::string fix = hidden.empty() ? "pass --bias-vl with a folder that has them (dsf-fetch of the release's biases), or --images off to serve text only"
+  const std::string fix = hidden.empty() ? "pass --bias-vl with a folder that has them (dsf-fetch of the release's "
+                                           "biases), or --images off to serve text only"
                                          : "move " + hidden + " to a folder of its own and pass it as --bias-vl";
-  const std::string what = n.backbone == 0 ? "every image-router bias is absent, images would be routed as text" : "only " + n.text() + " image-router biases are there, images would be routed wrongly";
+  const std::string what = n.backbone == 0
+                               ? "every image-router bias is absent, images would be routed as text"
+                               : "only " + n.text() + " image-router biases are there, images would be routed wrongly";
   const bool optional = !c.plan.images && n.backbone == 0;
-  out.add({optional ? Status::kNote : Status::kFail, n.backbone == 0 ? "dropped" : "partial", first_missing + ": " + what + why, fix});
+  out.add({optional ? Status::kNote : Status::kFail, n.backbone == 0 ? "dropped" : "partial",
+           first_missing + ": " + what + why, fix});
 }
 
 }  // namespace dsf::preflight

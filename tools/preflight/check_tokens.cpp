@@ -28,16 +28,21 @@ void check_special_tokens(Context& c, Outcome& out) {
     Control control;
   };
   const auto at = [&](Control control) { return static_cast<int64_t>((*ids)[control]); };
-  for (const Row& r : {Row{"bos_token_id", c.config->bos_token_id, Control::kBos}, Row{"eos_token_id", c.config->eos_token_id, Control::kEos},
+  for (const Row& r : {Row{"bos_token_id", c.config->bos_token_id, Control::kBos},
+                       Row{"eos_token_id", c.config->eos_token_id, Control::kEos},
                        Row{"image_token_id", c.config->image_token_id, Control::kImage}}) {
     if (r.configured < 0 || at(r.control) == r.configured) continue;
     const std::string spelling(tokenizer::control_text(r.control));
-    const std::string have = at(r.control) < 0 ? "has no " + spelling : "has " + spelling + " at " + std::to_string(at(r.control));
-    out.add({r.control == Control::kImage && !c.plan.images ? Status::kWarning : Status::kFail, "token_id", file.string() + ": " + have + ", config.json says " + r.key + " " + std::to_string(r.configured),
+    const std::string have =
+        at(r.control) < 0 ? "has no " + spelling : "has " + spelling + " at " + std::to_string(at(r.control));
+    out.add({r.control == Control::kImage && !c.plan.images ? Status::kWarning : Status::kFail, "token_id",
+             file.string() + ": " + have + ", config.json says " + r.key + " " + std::to_string(r.configured),
              "use tokenizer.json and config.json of one revision"});
   }
   if (tokenizer->id_limit() > c.config->vocab_size)
-    out.add({Status::kFail, "vocab_size", file.string() + ": has ids up to " + std::to_string(tokenizer->id_limit() - 1) + ", the embedding has " + std::to_string(c.config->vocab_size) + " rows",
+    out.add({Status::kFail, "vocab_size",
+             file.string() + ": has ids up to " + std::to_string(tokenizer->id_limit() - 1) + ", the embedding has " +
+                 std::to_string(c.config->vocab_size) + " rows",
              "use tokenizer.json and config.json of one revision"});
   out.summary = std::to_string(tokenizer->n_tokens()) + " tokens";
 }

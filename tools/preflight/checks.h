@@ -1,5 +1,6 @@
 #pragma once
-// The checks of dsf-preflight: a flat table of stable ids. A check reads the context, adds findings, and never stops the others.
+// The checks of dsf-preflight: a flat table of stable ids. A check reads the context, adds findings, and never stops
+// the others.
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,9 +22,9 @@ struct Finding {
 
 struct Outcome {
   std::string id;
-  Status status = Status::kOk;      // the worst of the findings, or kSkipped
-  std::string summary;              // one clause: what was looked at and how it stands
-  std::vector<Finding> findings;    // the first kMaxFindings; the rest is counted
+  Status status = Status::kOk;    // the worst of the findings, or kSkipped
+  std::string summary;            // one clause: what was looked at and how it stands
+  std::vector<Finding> findings;  // the first kMaxFindings; the rest is counted
   size_t more = 0;
 
   static constexpr size_t kMaxFindings = 20;
@@ -36,9 +37,10 @@ struct Check {
 };
 std::span<const Check> all_checks();  // in the order they run
 
-// In file order of their sources.
+// In the order of the table.
 void check_config(Context&, Outcome&);
 void check_shards(Context&, Outcome&);
+void check_proven(Context&, Outcome&);
 void check_tensor_table(Context&, Outcome&);
 void check_scales(Context&, Outcome&);
 void check_router_attach(Context&, Outcome&);
@@ -48,6 +50,28 @@ void check_token_map(Context&, Outcome&);
 void check_engram_rows(Context&, Outcome&);
 void check_engram_content(Context&, Outcome&);
 void check_memory(Context&, Outcome&);
+void check_free_memory(Context&, Outcome&);
 void check_disk(Context&, Outcome&);
+void check_busy_files(Context&, Outcome&);
+void check_http_port(Context&, Outcome&);
+void check_rendezvous_port(Context&, Outcome&);
+void check_gpu_present(Context&, Outcome&);
+void check_gpu_idle(Context&, Outcome&);
+void check_node_file(Context&, Outcome&);
+void check_node_address(Context&, Outcome&);
+void check_link_state(Context&, Outcome&);
+void check_link_speed(Context&, Outcome&);
+void check_link_mtu(Context&, Outcome&);
+void check_link_gid(Context&, Outcome&);
+void check_link_errors(Context&, Outcome&);
+void check_kernel(Context&, Outcome&);
+void check_swap(Context&, Outcome&);
+void check_huge_pages(Context&, Outcome&);
+void check_memlock(Context&, Outcome&);
+void check_killers(Context&, Outcome&);
+void check_others(Context&, Outcome&);
+void check_self(Context&, Outcome&);
+void check_serving(Context&, Outcome&);
+void check_last_failure(Context&, Outcome&);
 
 }  // namespace dsf::preflight

@@ -15,7 +15,8 @@ void Context::read(const std::filesystem::path& file) {
 }
 
 Finding finding_of(const Error& e) {
-  return {Status::kFail, e.cls.empty() ? "error" : e.cls, e.subject + ": " + e.what, e.fix.empty() ? "see the documentation of this check" : e.fix};
+  return {Status::kFail, e.cls.empty() ? "error" : e.cls, e.subject + ": " + e.what,
+          e.fix.empty() ? "see the documentation of this check" : e.fix};
 }
 
 void check_config(Context& c, Outcome& out) {
@@ -28,7 +29,8 @@ void check_config(Context& c, Outcome& out) {
   }
   c.read(file);
   c.config = std::move(*config);
-  out.summary = std::to_string(c.config->num_hidden_layers) + " layers, " + std::to_string(c.config->num_nextn_predict_layers) + " draft blocks";
+  out.summary = std::to_string(c.config->num_hidden_layers) + " layers, " +
+                std::to_string(c.config->num_nextn_predict_layers) + " draft blocks";
   if (c.config->engram_layer_ids.empty()) return;
   auto layout = engram::Layout::create(model::engram_spec(*c.config));
   if (!layout) return out.add(finding_of(layout.error()));
@@ -41,14 +43,19 @@ void check_shards(Context& c, Outcome& out) {
   c.checkpoint = std::move(*checkpoint);
   const auto index = c.plan.model / "model.safetensors.index.json";
   std::error_code ec;
-  if (std::filesystem::exists(index, ec)) c.read(index);
-  else out.add({Status::kWarning, "no_index", c.plan.model.string() + ": has no model.safetensors.index.json, a missing shard would not be noticed here", "fetch the index"});
+  if (std::filesystem::exists(index, ec))
+    c.read(index);
+  else
+    out.add({Status::kWarning, "no_index",
+             c.plan.model.string() + ": has no model.safetensors.index.json, a missing shard would not be noticed here",
+             "fetch the index"});
   if (!c.plan.bias_vl.empty()) {
     auto sidecar = safetensors::Checkpoint::open(c.plan.bias_vl);
     if (!sidecar) return out.add(finding_of(sidecar.error()));
     c.sidecar = std::move(*sidecar);
   }
-  out.summary = std::to_string(c.checkpoint->files().size()) + " shards, " + std::to_string(c.checkpoint->names().size()) + " tensors";
+  out.summary = std::to_string(c.checkpoint->files().size()) + " shards, " +
+                std::to_string(c.checkpoint->names().size()) + " tensors";
   c.facts["tensors"] = std::to_string(c.checkpoint->names().size());
 }
 

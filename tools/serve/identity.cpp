@@ -8,6 +8,8 @@
 #include "dsf/base/numeric.h"
 #include "dsf/codec/sha256.h"
 #include "dsf/io/file.h"
+#include "dsf/manifest/record.h"
+#include "dsf/manifest/stamps.h"
 
 namespace dsf::serve {
 namespace {
@@ -84,6 +86,16 @@ Result<std::vector<std::pair<std::string, std::string>>> checkpoint_identity(con
   }
   out.insert(out.end(), parts.begin(), parts.end());
   return out;
+}
+
+std::string unproven_weights(const fs::path& dir) {
+  auto names = model_files(dir);
+  if (!names) return {};
+  std::erase_if(*names, [](const std::string& name) { return !name.ends_with(".safetensors"); });
+  const std::vector<std::string> files = manifest::unproven_files(dir, *names);
+  if (files.empty()) return {};
+  return "weights not checked: " + std::to_string(files.size()) + " of " + std::to_string(names->size()) +
+         " shards have no digest from after their last change; run dsf-verify";
 }
 
 }  // namespace dsf::serve

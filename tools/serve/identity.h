@@ -21,4 +21,8 @@ Result<std::vector<std::pair<std::string, std::string>>> checkpoint_identity(con
 // together, or when it is JSON; otherwise its sha256 is empty.
 Result<std::vector<manifest::Input>> checkpoint_inputs(const std::filesystem::path& model_dir, uint64_t hash_below);
 
+// Loading looks at headers, shapes and scales; damaged weights load like any others. A sentence for the log when there
+// are shards that neither dsf-verify nor dsf-fetch has hashed since they last changed; else empty.
+std::string unproven_weights(const std::filesystem::path& model_dir);
+
 }  // namespace dsf::serve

@@ -177,6 +177,8 @@ Result<int> run_server(ServePlan plan) {
   cli::log(cli::Level::kInfo, "loading", {{"model", plan.model_dir.string()}});
   DSF_TRY(Text text, load_text(plan));
   DSF_TRY(plan.service.identity, checkpoint_identity(plan.model_dir));
+  if (const std::string unproven = unproven_weights(plan.model_dir); !unproven.empty())
+    cli::log(cli::Level::kWarn, unproven);
   DSF_TRY(const std::unique_ptr<comm::Communicator> comm, join_others(plan));
   DSF_TRY(std::unique_ptr<Engine> engine, open_all(plan, comm.get()));
   if (text.tokenizer.id_limit() > engine->config().vocab_size) {

@@ -10,6 +10,7 @@
 #include "dsf/cli/signals.h"
 #include "dsf/io/file.h"
 #include "dsf/manifest/path.h"
+#include "tools/verify/codebook_check.h"
 #include "tools/verify/evidence.h"
 #include "tools/verify/hashing.h"
 #include "tools/verify/index_check.h"
@@ -64,6 +65,7 @@ class Examination {
     if (plan_.level != Level::kStat) {
       DSF_OK(structures());
       DSF_OK(indexes());
+      codebooks();
       hash();
     }
     if (plan_.level == Level::kHub) DSF_OK(ask_hub());
@@ -156,6 +158,11 @@ class Examination {
         if (x.code != "IX03" || !named_as_missing(x.text)) f.findings.push_back(std::move(x));
     }
     return {};
+  }
+  void codebooks() {
+    for (auto& [path, finding] : check_codebooks(plan_, structures_))
+      for (FileReport& f : out_.files)
+        if (f.path == path) f.findings.push_back(std::move(finding));
   }
   bool named_as_missing(const std::string& text) const {
     return std::any_of(out_.files.begin(), out_.files.end(), [&](const FileReport& f) {

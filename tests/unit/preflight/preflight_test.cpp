@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 
 #include "dsf/io/file.h"
 #include "dsf/json/json.h"
 #include "dsf/safetensors/safetensors.h"
+#include "made_machine.h"
 #include "runners.h"
 #include "tools/preflight/checks.h"
 
@@ -13,22 +15,6 @@ using namespace dsf;
 using namespace dsf::test;
 
 namespace {
-
-struct Node {
-  TempDir dir;
-  std::filesystem::path model = dir / "model", packs = dir / "packs";
-  explicit Node(const std::filesystem::path& from = made().native) {
-    copy_folder(from, model);
-    copy_folder(made().packs, packs);
-  }
-  preflight::RawOptions options() const { return preflight_of(model, packs); }
-};
-
-void replace(const std::filesystem::path& file, const std::string& from, const std::string& to) {
-  std::string text = *io::read_text(file);
-  REQUIRE_MESSAGE(text.find(from) != std::string::npos, from);
-  REQUIRE(io::write_file_atomic(file, text.replace(text.find(from), from.size(), to)));
-}
 
 // Rewrites one shard with some tensors changed or dropped; the index follows.
 void edit_tensors(const std::filesystem::path& model, const std::function<bool(safetensors::TensorData&)>& keep) {
@@ -62,7 +48,9 @@ json::Value item(const Ran& ran, const std::string& id) {
 }
 
 // Runs after the damage; the named check must fail with this class, and the run with code 1.
-void fails(const Node& node, const std::string& id, const std::string& cls, const std::function<void(preflight::RawOptions&)>& change = [](preflight::RawOptions&) {}) {
+void fails(
+    const Node& node, const std::string& id, const std::string& cls,
+    const std::function<void(preflight::RawOptions&)>& change = [](preflight::RawOptions&) {}) {
   preflight::RawOptions raw = node.options();
   raw.common.json = true;
   change(raw);
@@ -85,7 +73,8 @@ TEST_CASE("the made checkpoint is ready, as a native release and as an EXL3 pack
     CHECK(ran.code == 0);
     CHECK(ran.out.find("READY") != std::string::npos);
     CHECK(ran.out.find("NOT") == std::string::npos);
-    CHECK(ran.lines() == 0);
+    CHECK(ran.lines() == 1);  // nobody has hashed it here
+    CHECK(ran.says("note: shards.proven"));
   }
 }
 
@@ -97,7 +86,17 @@ TEST_CASE("every check ran and none was skipped on a whole checkpoint") {
   CHECK(root->find("schema")->as_string() == "preflight");
   CHECK(root->find("result")->as_string() == "ready");
   CHECK(root->find("items")->as_array().size() == preflight::all_checks().size());
-  for (const json::Value& v : root->find("items")->as_array()) CHECK_MESSAGE(v.find("status")->as_string() == "ok", v.find("id")->as_string());
+  // Without a GPU, a node file and a started server their checks have nothing to look at; nobody has hashed the folder.
+  const std::map<std::string, std::string> other{
+      {"shards.proven", "note"},       {"gpu.present", "skipped"}, {"gpu.idle", "skipped"},
+      {"ports.rendezvous", "skipped"}, {"node.file", "skipped"},   {"node.address", "skipped"},
+      {"link.state", "skipped"},       {"link.speed", "skipped"},  {"link.mtu", "skipped"},
+      {"link.gid", "skipped"},         {"link.errors", "skipped"}, {"serve.answers", "skipped"},
+      {"state.failure", "skipped"}};
+  for (const json::Value& v : root->find("items")->as_array()) {
+    const std::string& id = v.find("id")->as_string();
+    CHECK_MESSAGE(v.find("status")->as_string() == (other.contains(id) ? other.at(id) : "ok"), id);
+  }
   CHECK(root->find("inputs")->as_array().size() == 4);  // config, index, tokenizer, packing record
   CHECK(root->find("facts")->find("image_bias_sha256")->as_string().size() == 64);
 }
@@ -136,7 +135,9 @@ TEST_CASE("a partial set of image biases fails even for text only; missing draft
   fails(partial, "routers.image_bias", "partial");
   fails(partial, "routers.image_bias", "partial", [](preflight::RawOptions& r) { r.images = "off"; });
   const Node draft;
-  edit_tensors(draft.model, [](safetensors::TensorData& t) { return !(t.name.starts_with("mtp.") && t.name.ends_with(".bias_vl")); });
+  edit_tensors(draft.model, [](safetensors::TensorData& t) {
+    return !(t.name.starts_with("mtp.") && t.name.ends_with(".bias_vl"));
+  });
   const Ran ran = run_preflight(draft.options());
   CHECK(ran.code == 0);
   CHECK(ran.says("note: routers.image_bias"));
@@ -154,23 +155,26 @@ TEST_CASE("biases that were cast, copied or renamed fail at the router") {
       t.bytes.resize(t.bytes.size() / 2);
     }
     return true;
-  }), "routers.attach", "dtype");
+  }),
+        "routers.attach", "dtype");
   fails(*change([](safetensors::TensorData& t) {
     if (t.name == "layers.2.ffn.gate.bias_vl") std::fill(t.bytes.begin(), t.bytes.end(), std::byte{0});
     return true;
-  }), "routers.attach", "not_an_image_bias");
+  }),
+        "routers.attach", "not_an_image_bias");
   fails(*change([](safetensors::TensorData& t) {
     if (t.name == "layers.2.ffn.gate.bias") t.name = "layers.2.ffn.gate.e_score_correction_bias";
     return true;
-  }), "routers.attach", "missing_tensor");
+  }),
+        "routers.attach", "missing_tensor");
 }
 
 TEST_CASE("configuration, tokens and token map that do not belong to the weights") {
   const Node wide;
-  replace(wide.model / "config.json", "\"moe_intermediate_size\": ", "\"moe_intermediate_size\": 9");
+  replace_text(wide.model / "config.json", "\"moe_intermediate_size\": ", "\"moe_intermediate_size\": 9");
   fails(wide, "tensors.table", "shape");
   const Node primes;
-  replace(primes.model / "config.json", "\"engram_num_embeddings\": [", "\"engram_num_embeddings\": [1");
+  replace_text(primes.model / "config.json", "\"engram_num_embeddings\": [", "\"engram_num_embeddings\": [1");
   fails(primes, "config.valid", "engram_config");
   const Node gone;
   std::filesystem::remove(gone.model / "config.json");
@@ -179,10 +183,10 @@ TEST_CASE("configuration, tokens and token map that do not belong to the weights
   std::filesystem::remove(no_tokenizer.model / "tokenizer.json");
   fails(no_tokenizer, "tokenizer.special", "missing");
   const Node no_marker;
-  replace(no_marker.model / "tokenizer.json", "<｜Assistant｜>", "<｜Assistent｜>");
+  replace_text(no_marker.model / "tokenizer.json", "<｜Assistant｜>", "<｜Assistent｜>");
   CHECK(run_preflight(no_marker.options()).says("tokenizer.special"));
   const Node eos;
-  replace(eos.model / "config.json", "\"eos_token_id\": 1", "\"eos_token_id\": 3");
+  replace_text(eos.model / "config.json", "\"eos_token_id\": 1", "\"eos_token_id\": 3");
   fails(eos, "tokenizer.special", "token_id");
 }
 
@@ -200,7 +204,8 @@ TEST_CASE("packs that are not this rank's, not there, or not what was packed") {
   REQUIRE(io::write_file_atomic(file, wrong));
   fails(node, "engram.content", "content");
   std::filesystem::remove(node.packs / "engram-r0of1.json");
-  // One bit among thousands of rows: without a record only the sample against the tables is left, and without tables nothing.
+  // One bit among thousands of rows: without a record only the sample against the tables is left, and without tables
+  // nothing.
   preflight::RawOptions raw = preflight_of(made().exl3, node.packs);
   const Ran unproven = run_preflight(raw);
   CHECK(unproven.code == 0);
@@ -227,8 +232,10 @@ TEST_CASE("without packs the tables in the model folder serve, and an EXL3 pack 
 TEST_CASE("too little memory fails with the figure and what to change") {
   const Node node;
   fails(node, "memory.plan", "memory", [](preflight::RawOptions& r) { r.memory = 300 << 20; });
-  fails(node, "memory.plan", "memory", [](preflight::RawOptions& r) { r.max_model_len = 1 << 20; r.max_sessions = 64; });
+  fails(node, "memory.plan", "memory", [](preflight::RawOptions& r) { r.max_sessions = 1 << 16; });
   preflight::RawOptions cuda = node.options();
+  const MadeMachine machine;
+  cuda.system_root = machine.root();
   cuda.backend = "cuda";
   cuda.memory = uint64_t{128} << 30;
   CHECK(run_preflight(cuda).code == 0);

@@ -2,55 +2,16 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
-#include <sstream>
-
 #include "dsf/base/numeric.h"
-#include "dsf/codec/sha256.h"
-#include "dsf/io/file.h"
 #include "dsf/made_checkpoint/folders.h"
-#include "dsf/manifest/pin.h"
+#include "made_machine.h"
 #include "tools/pack-engram/run.h"
 #include "tools/preflight/run.h"
+#include "tools/serve/engine/cpu_engine.h"
+#include "tools/serve/identity.h"
 #include "tools/verify/run.h"
 
 namespace dsf::test {
-namespace {
-
-template <class PlanResult, class Run>
-Ran run_plan(const PlanResult& plan, Run run) {
-  std::ostringstream out, err;
-  if (!plan) return {static_cast<int>(plan.error().code), "", plan.error().line() + "\n"};
-  const Result<int> rc = run(*plan, out, err);
-  if (!rc) return {static_cast<int>(rc.error().code), out.str(), err.str() + rc.error().line() + "\n"};
-  return {*rc, out.str(), err.str()};
-}
-
-std::filesystem::path write_pin(const std::filesystem::path& folder, const std::filesystem::path& path) {
-  manifest::Pin pin;
-  pin.name = "made";
-  pin.source.repo = "made/checkpoint";
-  pin.source.revision = std::string(40, 'a');
-  pin.complete = true;
-  const auto files = io::list_files(folder);
-  REQUIRE(files);
-  for (const std::string& name : *files) {
-    manifest::PinFile f;
-    f.path = name;
-    f.size = *io::file_size(folder / name);
-    f.sha256 = codec::sha256_file(folder / name)->hex();
-    f.role = manifest::guess_role(name);
-    pin.files.push_back(std::move(f));
-  }
-  pin.sort();
-  REQUIRE(io::write_file_atomic(path, manifest::write(pin)));
-  return path;
-}
-
-}  // namespace
-
-long Ran::lines() const { return std::count(err.begin(), err.end(), '\n'); }
-
 Ran run_preflight(const preflight::RawOptions& raw) { return run_plan(preflight::make_plan(raw), preflight::run); }
 
 Ran run_verify(const std::filesystem::path& dir, const std::filesystem::path& pin) {
@@ -61,11 +22,21 @@ Ran run_verify(const std::filesystem::path& dir, const std::filesystem::path& pi
   return run_plan(verify::make_plan(raw), verify::run);
 }
 
-Ran run_pack(const std::filesystem::path& source, const std::filesystem::path& output, const std::filesystem::path& pin) {
+Ran run_pack(const std::filesystem::path& source, const std::filesystem::path& output,
+             const std::filesystem::path& pin) {
   pack_engram::RawOptions raw;
   raw.source = source;
   raw.common.output = output;
   raw.common.pin = pin;
+  return run_plan(pack_engram::make_plan(raw), pack_engram::run);
+}
+
+Ran run_pack_ranks(const std::filesystem::path& source, const std::filesystem::path& output, int world) {
+  pack_engram::RawOptions raw;
+  raw.source = source;
+  raw.common.output = output;
+  raw.rank = "all";
+  raw.world_size = world;
   return run_plan(pack_engram::make_plan(raw), pack_engram::run);
 }
 
@@ -76,12 +47,18 @@ Ran run_pack_check(const std::filesystem::path& source, const std::filesystem::p
   return run_plan(pack_engram::make_plan(raw), pack_engram::run);
 }
 
+Ran run_serve(const std::filesystem::path& model, const std::filesystem::path& packs) {
+  const auto engine = serve::open_cpu_engine({.model_dir = model, .engram_dir = packs, .threads = 1});
+  if (!engine) return {static_cast<int>(engine.error().code), "", engine.error().line() + "\n"};
+  return {0, "", serve::unproven_weights(model) + "\n"};
+}
+
 const Made& made() {
   static const TempDir dir;
   static const Made m = [] {
     Made out{made_checkpoint::native_folder(), made_checkpoint::exl3_folder(), dir / "packs", {}, {}};
-    out.native_pin = write_pin(out.native, dir / "native.json");
-    out.exl3_pin = write_pin(out.exl3, dir / "exl3.json");
+    out.native_pin = write_pin(pin_of(out.native), dir / "native.json");
+    out.exl3_pin = write_pin(pin_of(out.exl3), dir / "exl3.json");
     REQUIRE(run_pack(out.native, out.packs, "").code == 0);
     return out;
   }();
@@ -89,7 +66,13 @@ const Made& made() {
 }
 
 void copy_folder(const std::filesystem::path& from, const std::filesystem::path& to) {
-  std::filesystem::copy(from, to, std::filesystem::copy_options::recursive | std::filesystem::copy_options::overwrite_existing);
+  std::filesystem::copy(from, to,
+                        std::filesystem::copy_options::recursive | std::filesystem::copy_options::overwrite_existing);
+}
+
+Node::Node(const std::filesystem::path& from) {
+  copy_folder(from, model);
+  copy_folder(made().packs, packs);
 }
 
 preflight::RawOptions preflight_of(const std::filesystem::path& model, const std::filesystem::path& packs) {
@@ -98,6 +81,8 @@ preflight::RawOptions preflight_of(const std::filesystem::path& model, const std
   raw.engram = packs;
   raw.backend = "cpu";
   raw.memory = 8 * kGiB;
+  static const MadeMachine machine(0, false);
+  raw.system_root = machine.root();
   return raw;
 }
 

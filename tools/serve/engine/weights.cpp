@@ -4,6 +4,7 @@
 
 #include "dsf/exl3/matrix.h"
 #include "dsf/model/router.h"
+#include "dsf/model/tensor_table.h"
 #include "tools/serve/engine/weight_reader.h"
 
 namespace dsf::serve {
@@ -145,6 +146,7 @@ Result<ModelWeights> load_weights(const Config& config, const safetensors::Check
 
 Result<ModelWeights> load_weights(const Config& config, const safetensors::Checkpoint& checkpoint, bool with_draft,
                                   const RankShare& share) {
+  DSF_OK(model::require_loadable(config, checkpoint));
   const WeightReader r(checkpoint);
   const std::vector<model::LayerRole> roles = model::layer_roles(config);
   ModelWeights m;
