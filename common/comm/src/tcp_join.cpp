@@ -125,7 +125,8 @@ uint64_t nonce() {
   return ((static_cast<uint64_t>(random()) << 32) | random()) | 1;
 }
 
-// Both connections with their greetings; empty sockets when rank 0 is not there (yet).
+// Both connections with their greetings; closed sockets when rank 0 is not there (yet). Rank 0 may refuse on the first connection and be
+// gone before the second: its answer waits on the first.
 Result<Joined::Peer> greet(const TcpOptions& o, const Endpoint& to, int64_t deadline) {
   Hello h;
   h.world = static_cast<uint32_t>(o.world);
@@ -135,9 +136,9 @@ Result<Joined::Peer> greet(const TcpOptions& o, const Endpoint& to, int64_t dead
   Joined::Peer head;
   for (const auto& [role, socket] : {std::pair(Role::kData, &head.data), std::pair(Role::kFate, &head.fate)}) {
     DSF_TRY(*socket, dial(to, std::min(deadline, monotonic_ns() + kHelloNs)));
-    if (!socket->open()) return Joined::Peer();
+    if (!socket->open()) return head;
     h.role = static_cast<uint32_t>(role);
-    if (socket->send_value(h, monotonic_ns() + kHelloNs) != Wire::kOk) return Joined::Peer();
+    if (socket->send_value(h, monotonic_ns() + kHelloNs) != Wire::kOk) return head;
   }
   return head;
 }
@@ -147,14 +148,14 @@ Result<Joined> dial_head(const TcpOptions& o, const Endpoint& to) {
   while (true) {
     DSF_TRY(Joined::Peer head, greet(o, to, deadline));
     Answer a;
-    const Wire got = head.data.open() && head.fate.open() ? head.data.receive_value(a, deadline) : Wire::kClosed;
-    if (got == Wire::kOk && a.code == 0) {
+    const Wire got = head.data.open() ? head.data.receive_value(a, head.fate.open() ? deadline : monotonic_ns() + kHelloNs) : Wire::kClosed;
+    if (got == Wire::kOk && a.code == 0 && head.fate.open()) {
       Joined out;
       out.peers.push_back(std::move(head));
       return out;
     }
-    if (got == Wire::kOk) return fail(static_cast<Code>(a.code), "rank " + std::to_string(o.rank), "rank 0 refuses: " + get(a.text), "start every rank with the same version and arguments", get(a.cls));
-    if (got == Wire::kTimeout || monotonic_ns() >= deadline)
+    if (got == Wire::kOk && a.code != 0) return fail(static_cast<Code>(a.code), "rank " + std::to_string(o.rank), "rank 0 refuses: " + get(a.text), "start every rank with the same version and arguments", get(a.cls));
+    if (monotonic_ns() >= deadline)
       return fail(Code::kRemote, o.rendezvous, "rank " + std::to_string(o.rank) + " was not taken in within " + std::to_string(o.join_timeout_us / 1'000'000) + " s", "start rank 0 there, or look at its log", "timeout");
     std::this_thread::sleep_for(std::chrono::milliseconds(kRedialMs));  // nobody there, or rank 0 was started anew
   }

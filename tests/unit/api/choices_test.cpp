@@ -94,6 +94,10 @@ TEST_CASE("choices beyond the queue refuse the whole request, and nothing of it 
   Setup setup = babble();
   setup.loop.max_running = 1;
   setup.loop.max_queue = 2;
+  setup.engine.on_step = [](std::span<const serve::StepItem>) -> Result<void> {  // none ends while the others come
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    return {};
+  };
   const LiveServer live(setup);
   CHECK(live.post("/v1/chat/completions", chat(4, "")).status == 429);
   CHECK(live.loop->wait_idle(5'000'000));
