@@ -146,8 +146,9 @@ class Tcp final : public Communicator {
     const std::string peer = "rank " + std::to_string(peers_[p].rank), name = kOpNames[static_cast<size_t>(op)];
     if (w == Wire::kTimeout) {
       const Error e{Code::kRemote, here(), "waited " + std::to_string(phase_.timeout_us / 1000) + " ms in " + name + " for " + peer, "look at that rank's log", "timeout"};
+      const Error first = raise(e);  // before the others hear of it: what they then say of us is not the cause
       fate_->fail_all(e.subject + " " + e.what);
-      return fail(raise(e));
+      return fail(first);
     }
     // The monitor knows more about a connection that ended, and hears of it at about the same time.
     for (int i = 0; i < 20; ++i) {
@@ -163,8 +164,9 @@ class Tcp final : public Communicator {
       return std::string(name) + " " + std::to_string(h.sequence) + " of " + std::to_string(h.bytes) + " bytes";
     };
     const Error e{Code::kRemote, here(), "calls " + text(own) + ", rank " + std::to_string(peers_[p].rank) + " calls " + text(got), "all ranks must run the same plan", "divergence"};
+    const Error first = raise(e);
     fate_->fail_all(e.subject + " " + e.what);
-    return raise(e);
+    return first;
   }
 
   Result<void> send(size_t p, const Header& h, std::span<const std::byte> payload) {
