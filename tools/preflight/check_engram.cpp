@@ -105,7 +105,7 @@ void check_engram_rows(Context& c, Outcome& out) {
 void check_engram_content(Context& c, Outcome& out) {
   if (!c.layout) return Context::skip(out, "needs config.valid, or this model has no Engram tables");
   if (c.plan.engram.empty()) return Context::skip(out, "there are no packed files; dsf-verify proves the tables");
-  const auto seed = static_cast<uint64_t>(unix_time_ms());
+  const uint64_t seed = c.plan.sample_seed != 0 ? c.plan.sample_seed : static_cast<uint64_t>(unix_time_ms());
   std::mt19937_64 rng(seed);
   c.facts["engram_sample_seed"] = std::to_string(seed);
   const bool by_record = compare_with_record(c, out, seed);

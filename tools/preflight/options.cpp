@@ -107,6 +107,7 @@ Result<Plan> make_plan(const RawOptions& raw) {
     return fail(Code::kUsage, "--rank", std::to_string(p.rank) + " is not a rank of " + std::to_string(p.world_size),
                 "give 0 to " + std::to_string(p.world_size - 1), "usage");
   p.images = raw.images == "on";
+  p.sample_seed = raw.sample_seed;
   p.deep = raw.deep;
   p.memory = {.residence = cuda ? model::Residence::kStored : model::Residence::kExpanded,
               .rank = p.rank,

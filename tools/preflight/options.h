@@ -19,6 +19,7 @@ struct RawOptions {
   int64_t world_size = 0, rank = -1, http_port = -1, max_model_len = 0, max_sessions = 8, max_step_tokens = 512;
   uint64_t memory = 0;
   std::vector<std::string> only, skip;
+  uint64_t sample_seed = 0;  // no flag; a test that needs the same rows every run sets it
   bool deep = false, warnings_as_errors = false, list_checks = false;
   std::string system_root = "/";  // where /proc, /sys and /dev are; tests show a made tree
 };
@@ -27,6 +28,7 @@ struct Plan {
   std::filesystem::path model, engram, bias_vl;  // the last two may be empty
   int rank = 0, world_size = 1;
   bool images = true;                   // image rows are to be served: their biases are required
+  uint64_t sample_seed = 0;             // of the rows that are compared; 0: another one every run
   bool deep = false;                    // read every packed row, not a sample
   model::MemoryRequest memory;          // max_model_len 0: the configuration's
   uint64_t memory_budget = 0;           // 0: what this machine has available
