@@ -185,8 +185,9 @@ std::optional<Hub::Outcome> Hub::transfer(FileSource& file, Place place, Transfe
     request.on_headers = [&](const http::Response& r) {
       data = r.status == 200 || r.status == 206;
       if (!data) return true;
-      t.refused = check_data_headers(file, r, t.begin, t.end, !tag.empty());
-      if (!t.refused && !place.storage && hop == 0) t.refused = check_metadata(file, r, *url);
+      // What the Hub says of the file comes first: of other content no range fits, however often it is asked for.
+      if (!place.storage && hop == 0) t.refused = check_metadata(file, r, *url);
+      if (!t.refused) t.refused = check_data_headers(file, r, t.begin, t.end, !tag.empty());
       return !t.refused;
     };
     request.on_body = [&](std::span<const std::byte> bytes, int64_t) {
