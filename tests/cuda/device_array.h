@@ -17,6 +17,17 @@ inline bool have_device() {
   return cudaGetDeviceCount(&n) == cudaSuccess && n > 0;
 }
 
+// A visible skip where there is no device.
+#define NEED_DEVICE(name) \
+  if (!test::have_device()) return test::skip(name, "no CUDA device")
+
+// A Result that must hold.
+#define OK(expr)                                                               \
+  do {                                                                         \
+    const auto& r_ = (expr);                                                   \
+    REQUIRE_MESSAGE(r_.has_value(), (r_ ? std::string() : r_.error().line())); \
+  } while (false)
+
 #define DSF_REQUIRE_CUDA(expr)                                                    \
   do {                                                                            \
     const cudaError_t e_ = (expr);                                                \

@@ -12,14 +12,6 @@
 
 namespace dsf::test {
 
-#define NEED_DEVICE(name) \
-  if (!dsf::test::have_device()) return dsf::test::skip(name, "no CUDA device")
-#define OK(expr)                                                               \
-  do {                                                                         \
-    const auto& r_ = (expr);                                                   \
-    REQUIRE_MESSAGE(r_.has_value(), (r_ ? std::string() : r_.error().line())); \
-  } while (false)
-
 inline uint16_t half_bits(float magnitude, bool negative) {  // 0.5 <= magnitude < 2
   const int exponent = magnitude >= 1 ? 15 : 14;
   const float unit = magnitude >= 1 ? 1.0f : 0.5f;

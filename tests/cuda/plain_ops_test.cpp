@@ -17,15 +17,6 @@ namespace {
 
 constexpr double kSumBound = 2e-6;  // sums of up to 20,480 products
 
-#define NEED_DEVICE(name) \
-  if (!test::have_device()) return test::skip(name, "no CUDA device")
-
-#define OK(expr)                                      \
-  do {                                                \
-    const auto r_ = (expr);                           \
-    REQUIRE_MESSAGE(r_.has_value(), (r_ ? std::string() : r_.error().line())); \
-  } while (false)
-
 }  // namespace
 
 TEST_CASE("rmsnorm on the device is the oracle's") {

@@ -15,15 +15,6 @@ using test::DeviceArray;
 
 namespace {
 
-#define NEED_DEVICE(name) \
-  if (!test::have_device()) return test::skip(name, "no CUDA device")
-
-#define OK(expr)                                                               \
-  do {                                                                         \
-    const auto r_ = (expr);                                                    \
-    REQUIRE_MESSAGE(r_.has_value(), (r_ ? std::string() : r_.error().line())); \
-  } while (false)
-
 size_t n(int64_t v) { return static_cast<size_t>(v); }
 
 std::vector<int64_t> places(int64_t count) {

@@ -29,10 +29,15 @@ ended() {  # ended PID WANT NAME
   [ "$ms" -lt 2000 ] || die "$3 took $ms ms"
 }
 
-at=127.0.0.1:$(port 1)
-rank 1 "$at" one; one=$!
-rank 0 "$at" zero; zero=$!
-await "$work/zero.port" 120
+start_two() {  # start_two N: both ranks at a rendezvous of their own, until rank 0 serves
+  at=127.0.0.1:$(port "$1")
+  rm -f "$work/zero.port"
+  rank 1 "$at" one; one=$!
+  rank 0 "$at" zero; zero=$!
+  await "$work/zero.port" 120
+}
+
+start_two 1
 url=http://127.0.0.1:$(cat "$work/zero.port")
 reply=$(curl -sS "$url/v1/completions" -H 'Content-Type: application/json' -d '{"model":"native","prompt":"Hello","max_tokens":8,"temperature":0}')
 case $reply in *'"choices"'*) ;; *) die "no completion: $reply" ;; esac
@@ -40,19 +45,11 @@ log "two ranks answer"
 kill -9 "$one"; wait "$one" 2>/dev/null || true
 ended "$zero" 3 "rank 0 after kill -9 of rank 1"
 
-at=127.0.0.1:$(port 2)
-rm -f "$work/zero.port"
-rank 1 "$at" one; one=$!
-rank 0 "$at" zero; zero=$!
-await "$work/zero.port" 120
+start_two 2
 kill -9 "$zero"; wait "$zero" 2>/dev/null || true
 ended "$one" 3 "rank 1 after kill -9 of rank 0"
 
-at=127.0.0.1:$(port 3)
-rm -f "$work/zero.port"
-rank 1 "$at" one; one=$!
-rank 0 "$at" zero; zero=$!
-await "$work/zero.port" 120
+start_two 3
 kill -TERM "$zero"
 code=0; wait "$zero" || code=$?
 [ "$code" -eq 143 ] || die "rank 0 ended with $code after SIGTERM"

@@ -3,13 +3,13 @@
 
 #include "dsf/base/numeric.h"
 #include "dsf/cli/log.h"
+#include "dsf/codec/journal.h"
 #include "dsf/codec/zstd.h"
 #include "dsf/manifest/pin.h"
 #include "dsf/manifest/record.h"
 #include "tools/fetch/bundle.h"
 #include "tools/fetch/bundle_layout.h"
 #include "tools/fetch/bundle_volume.h"
-#include "tools/fetch/journal.h"
 #include "tools/fetch/target.h"
 
 namespace dsf::fetch {
@@ -149,7 +149,7 @@ class Creator {
     header.set("bundle", id_);
     header.set("level", o_.level);
     header.set("volume_bytes", o_.volume_bytes);
-    DSF_TRY(Journal journal, Journal::open(o_.bundle.string() + ".journal", json::dump(header)));
+    DSF_TRY(codec::Journal journal, codec::Journal::open(o_.bundle.string() + ".journal", json::dump(header)));
     DSF_OK(keep_finished(journal));
     cli::Progress progress("bundle " + bundle_.name, members_.back().end(), !o_.quiet);
     while (next_ < frames_.size()) DSF_OK(write_volume(journal, progress));
@@ -180,7 +180,7 @@ class Creator {
   }
 
   // Volumes that the journal names and whose bytes are still those it says.
-  Result<void> keep_finished(const Journal& journal) {
+  Result<void> keep_finished(const codec::Journal& journal) {
     uint64_t raw = 0;
     for (uint64_t i = 0; journal.claims().contains(i); ++i) {
       const auto digest = codec::sha256_file(volume_path(o_.bundle, i), [this](uint64_t) { return !stop_(); });
@@ -194,7 +194,7 @@ class Creator {
     return {};
   }
 
-  Result<void> write_volume(Journal& journal, cli::Progress& progress) {
+  Result<void> write_volume(codec::Journal& journal, cli::Progress& progress) {
     const uint64_t index = digests_.size();
     DSF_TRY(VolumeWriter w, VolumeWriter::create(volume_path(o_.bundle, index), id_, index, frames_[next_].begin));
     while (next_ < frames_.size()) {

@@ -57,7 +57,7 @@ Result<void> FileTask::prepare(const Target& target, const std::function<bool()>
   pieces.assign(static_cast<size_t>(n_pieces), Piece::kFree);
   DSF_TRY(part, target.open_part(id, size));
   if (n_pieces <= 1) return {};
-  DSF_TRY(journal, Journal::open(target.parts() / (id + ".journal"), journal_header(wanted, piece_bytes)));
+  DSF_TRY(journal, codec::Journal::open(target.parts() / (id + ".journal"), journal_header(wanted, piece_bytes)));
   for (const auto& [index, digest] : journal->claims()) {
     if (index >= n_pieces) continue;
     if (stop()) return fail(Code::kLocal, wanted.entry.path, "stopped", "", "stopped");

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "dsf/codec/journal.h"
 #include "dsf/codec/sha256.h"
 #include "dsf/hub/hub.h"
 #include "dsf/io/file.h"
 #include "tools/fetch/engine.h"
-#include "tools/fetch/journal.h"
 
 namespace dsf::fetch {
 
@@ -38,7 +38,7 @@ struct FileTask {
   uint64_t piece_bytes = 0, n_pieces = 0;
   std::string id;
   io::Fd part;
-  std::optional<Journal> journal;  // guarded; none for one-piece files
+  std::optional<codec::Journal> journal;  // guarded; none for one-piece files
   codec::Sha256 hash;
 
   // guarded by the engine's mutex

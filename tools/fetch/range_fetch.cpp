@@ -5,8 +5,8 @@
 #include <mutex>
 
 #include "dsf/base/numeric.h"
+#include "dsf/codec/journal.h"
 #include "dsf/codec/sha256.h"
-#include "tools/fetch/journal.h"
 #include "tools/fetch/parallel.h"
 
 namespace dsf::fetch {
@@ -94,7 +94,7 @@ Result<RangeOutcome> fetch_ranges(const std::vector<Request>& requests, const st
                                   const std::filesystem::path& journal_path, const std::string& identity,
                                   const std::shared_ptr<hub::Shared>& shared, int jobs,
                                   const std::function<void(uint64_t)>& tick) {
-  DSF_TRY(Journal journal, Journal::open(journal_path, identity));
+  DSF_TRY(codec::Journal journal, codec::Journal::open(journal_path, identity));
   const std::map<uint64_t, std::string> claims = journal.claims();
   std::mutex mutex;
   std::atomic<uint64_t> done_bytes = 0;

@@ -195,7 +195,7 @@ TEST_CASE("two processes whose locks are fake never mix bytes") {
   FetchFixture f;
   add_big(f, 3 << 20);
   f.fault("slow", 2'000'000, -1, "cdn", "big");
-  f.fault("flip", 500'000, 2, "cdn", "model-00001");  // one of them has to fetch it twice
+  f.fault("flip", 500'000, 1, "cdn", "model-00001");  // one of them has to fetch it twice; both flips on one would fail it
   Program p(f);
   p.env = {"LD_PRELOAD=" DSF_NOFLOCK};
   const pid_t a = p.start(), b = p.start();

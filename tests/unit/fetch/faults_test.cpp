@@ -48,72 +48,61 @@ Scenario rule(const std::string& name, const std::string& times, loopback_hub::F
           }};
 }
 
-loopback_hub::Fault fault(const std::string& action, int64_t n, int64_t times, const std::string& host = "cdn",
-                          const std::string& path = "", const std::string& text = "", int64_t nth = 0) {
-  loopback_hub::Fault f;
-  f.action = action;
-  f.n = n;
-  f.times = times;
-  f.host = host;
-  f.path_contains = path;
-  f.text = text;
-  f.nth = nth;
-  return f;
-}
-
 void add_answers(std::vector<Scenario>& out) {
-  out.push_back(rule("`drop_after`: reset in the middle", "3", fault("drop_after", 10'000, 3)));
-  out.push_back(rule("`close_after`: closed before the length", "3", fault("close_after", 70'000, 3)));
+  out.push_back(rule("`drop_after`: reset in the middle", "3", test::make_fault("drop_after", 10'000, 3)));
+  out.push_back(rule("`close_after`: closed before the length", "3", test::make_fault("close_after", 70'000, 3)));
   for (const int status : {500, 502, 503, 504, 408, 520})
-    out.push_back(rule("`status` " + std::to_string(status), "3", fault("status", status, 3)));
-  out.push_back(rule("`status` 503 with Retry-After", "3", fault("status", 503, 3, "cdn", "", "0")));
-  out.push_back(rule("`status` 503", "for ever", fault("status", 503, -1)));
-  out.push_back(rule("`rate` 429 with RateLimit t=", "2", fault("rate", 0, 2)));
-  out.push_back(rule("`rate` 429, Retry-After in seconds", "2", fault("rate", 0, 2, "hub", "/resolve/", "0")));
+    out.push_back(rule("`status` " + std::to_string(status), "3", test::make_fault("status", status, 3)));
+  out.push_back(rule("`status` 503 with Retry-After", "3", test::make_fault("status", 503, 3, "cdn", "", "0")));
+  out.push_back(rule("`status` 503", "for ever", test::make_fault("status", 503, -1)));
+  out.push_back(rule("`rate` 429 with RateLimit t=", "2", test::make_fault("rate", 0, 2)));
+  out.push_back(
+      rule("`rate` 429, Retry-After in seconds", "2", test::make_fault("rate", 0, 2, "hub", "/resolve/", "0")));
   out.push_back(rule("`rate` 429, Retry-After as a date", "2",
-                     fault("rate", 0, 2, "hub", "/resolve/", "Mon, 30 Nov 2020 07:00:00 GMT")));
-  out.push_back(rule("`rate` 429", "for ever", fault("rate", 0, -1, "cdn", "", "0")));
-  out.push_back(rule("`short`: shorter length and body", "3", fault("short", 100, 3)));
-  out.push_back(rule("`long`: more bytes than asked for", "3", fault("long", 100, 3)));
-  out.push_back(rule("`ignore_range`: 200 with the whole file", "3", fault("ignore_range", 0, 3)));
-  out.push_back(rule("`ignore_range`", "for ever", fault("ignore_range", 0, -1, "cdn", "model-00001")));
-  out.push_back(rule("`wrong_content_range`: shifted by one", "3", fault("wrong_content_range", 0, 3)));
-  out.push_back(rule("`wrong_total`: other total", "3", fault("wrong_total", 0, 3)));
-  out.push_back(rule("`etag_change`: other tag of the storage", "1", fault("etag_change", 0, 1)));
-  out.push_back(
-      rule("`linked_change`: other digest on the Hub", "for ever", fault("linked_change", 0, -1, "hub", "/resolve/")));
-  out.push_back(
-      rule("`commit_change`: other commit on the Hub", "for ever", fault("commit_change", 0, -1, "hub", "/resolve/")));
-  out.push_back(
-      rule("`missing_header`: no X-Repo-Commit", "for ever", fault("missing_header", 0, -1, "hub", "/resolve/")));
-  out.push_back(rule("`flip`: one bit", "1", fault("flip", 1000, 1, "cdn", "model-00001")));
-  out.push_back(rule("`flip`", "for ever", fault("flip", 1000, -1, "cdn", "model-00001")));
-  out.push_back(rule("`flip` in a git file", "for ever", fault("flip", 3, -1, "hub", "tokenizer.json")));
-  out.push_back(rule("`slow`: 400 KB/s", "for ever", fault("slow", 400'000, -1, "cdn", "model-00001")));
-  out.push_back(rule("`stall`: silence with the connection open", "2", fault("stall", 1000, 2)));
-  out.push_back(rule("`global_stall`: silence on all connections", "for ever", fault("stall", 1000, -1)));
-  out.push_back(rule("`reject_sig`: 403 for a valid URL", "3", fault("reject_sig", 0, 3)));
-  out.push_back(rule("`reject_sig`", "for ever", fault("reject_sig", 0, -1)));
+                     test::make_fault("rate", 0, 2, "hub", "/resolve/", "Mon, 30 Nov 2020 07:00:00 GMT")));
+  out.push_back(rule("`rate` 429", "for ever", test::make_fault("rate", 0, -1, "cdn", "", "0")));
+  out.push_back(rule("`short`: shorter length and body", "3", test::make_fault("short", 100, 3)));
+  out.push_back(rule("`long`: more bytes than asked for", "3", test::make_fault("long", 100, 3)));
+  out.push_back(rule("`ignore_range`: 200 with the whole file", "3", test::make_fault("ignore_range", 0, 3)));
+  out.push_back(rule("`ignore_range`", "for ever", test::make_fault("ignore_range", 0, -1, "cdn", "model-00001")));
+  out.push_back(rule("`wrong_content_range`: shifted by one", "3", test::make_fault("wrong_content_range", 0, 3)));
+  out.push_back(rule("`wrong_total`: other total", "3", test::make_fault("wrong_total", 0, 3)));
+  out.push_back(rule("`etag_change`: other tag of the storage", "1", test::make_fault("etag_change", 0, 1)));
+  out.push_back(rule("`linked_change`: other digest on the Hub", "for ever",
+                     test::make_fault("linked_change", 0, -1, "hub", "/resolve/")));
+  out.push_back(rule("`commit_change`: other commit on the Hub", "for ever",
+                     test::make_fault("commit_change", 0, -1, "hub", "/resolve/")));
+  out.push_back(rule("`missing_header`: no X-Repo-Commit", "for ever",
+                     test::make_fault("missing_header", 0, -1, "hub", "/resolve/")));
+  out.push_back(rule("`flip`: one bit", "1", test::make_fault("flip", 1000, 1, "cdn", "model-00001")));
+  out.push_back(rule("`flip`", "for ever", test::make_fault("flip", 1000, -1, "cdn", "model-00001")));
+  out.push_back(rule("`flip` in a git file", "for ever", test::make_fault("flip", 3, -1, "hub", "tokenizer.json")));
+  out.push_back(rule("`slow`: 400 KB/s", "for ever", test::make_fault("slow", 400'000, -1, "cdn", "model-00001")));
+  out.push_back(rule("`stall`: silence with the connection open", "2", test::make_fault("stall", 1000, 2)));
+  out.push_back(rule("`global_stall`: silence on all connections", "for ever", test::make_fault("stall", 1000, -1)));
+  out.push_back(rule("`reject_sig`: 403 for a valid URL", "3", test::make_fault("reject_sig", 0, 3)));
+  out.push_back(rule("`reject_sig`", "for ever", test::make_fault("reject_sig", 0, -1)));
   out.push_back(rule("`range_limit`: 403 for ranges over 100 kB", "for ever",
-                     fault("range_limit", 100'000, -1, "cdn", "model-00001")));
-  out.push_back(rule("`html`: a captive portal's page", "for ever", fault("html", 0, -1)));
-  out.push_back(rule("`pointer`: the LFS pointer as content", "for ever", fault("pointer", 0, -1, "cdn")));
+                     test::make_fault("range_limit", 100'000, -1, "cdn", "model-00001")));
+  out.push_back(rule("`html`: a captive portal's page", "for ever", test::make_fault("html", 0, -1)));
+  out.push_back(rule("`pointer`: the LFS pointer as content", "for ever", test::make_fault("pointer", 0, -1, "cdn")));
 }
 
 void add_listing(std::vector<Scenario>& out) {
+  out.push_back(rule("`page_loop`: a next page that is the same page", "for ever",
+                     test::make_fault("page_loop", 0, -1, "hub", "/tree/")));
+  out.push_back(rule("`page_error`: 500 on the second page", "for ever",
+                     test::make_fault("status", 500, -1, "hub", "/tree/", "", 2)));
   out.push_back(
-      rule("`page_loop`: a next page that is the same page", "for ever", fault("page_loop", 0, -1, "hub", "/tree/")));
-  out.push_back(
-      rule("`page_error`: 500 on the second page", "for ever", fault("status", 500, -1, "hub", "/tree/", "", 2)));
-  out.push_back(rule("`page_error`: 500 on the second page", "1", fault("status", 500, 1, "hub", "/tree/", "", 2)));
-  out.push_back(rule("`dup_path`: a name twice", "for ever", fault("dup_path", 0, -1, "hub", "/tree/")));
+      rule("`page_error`: 500 on the second page", "1", test::make_fault("status", 500, 1, "hub", "/tree/", "", 2)));
+  out.push_back(rule("`dup_path`: a name twice", "for ever", test::make_fault("dup_path", 0, -1, "hub", "/tree/")));
   for (const std::string& path :
        {std::string("../x"), std::string("a//b"), std::string("C:\\x"), std::string("nul\0byte", 8),
         std::string(300, 'x'), std::string(".git/config"), std::string("/etc/x")}) {
     const std::string shown = path.size() > 50                       ? "a name of 300 bytes"
                               : path.find('\0') != std::string::npos ? "a NUL byte"
                                                                      : path;
-    out.push_back(rule("`bad_path`: " + shown, "for ever", fault("bad_path", 0, -1, "hub", "/tree/", path)));
+    out.push_back(rule("`bad_path`: " + shown, "for ever", test::make_fault("bad_path", 0, -1, "hub", "/tree/", path)));
   }
   out.push_back({"`case_pair`: names that differ in case alone", "for ever", [] {
                    FetchFixture f;
@@ -124,7 +113,7 @@ void add_listing(std::vector<Scenario>& out) {
 }
 
 void add_redirects(std::vector<Scenario>& out) {
-  out.push_back(rule("`redirect_loop`", "for ever", fault("redirect_loop", 0, -1, "hub", "model")));
+  out.push_back(rule("`redirect_loop`", "for ever", test::make_fault("redirect_loop", 0, -1, "hub", "model")));
   out.push_back({"`redirect_external`: to a stranger's host, with a token", "for ever", [] {
                    const FetchFixture f, stranger;
                    f.fault("redirect_external", 0, -1, "hub", "model-00001", stranger.hub->cdn_origin() + "/x");

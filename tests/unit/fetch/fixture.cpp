@@ -68,8 +68,8 @@ Result<int> FetchFixture::get(const fetch::GetOptions& o, const std::string& tok
   return fetch::run_get(o, shared(token), events);
 }
 
-void FetchFixture::fault(const std::string& action, int64_t n, int64_t times, const std::string& host,
-                         const std::string& path, const std::string& text) const {
+loopback_hub::Fault make_fault(const std::string& action, int64_t n, int64_t times, const std::string& host,
+                               const std::string& path, const std::string& text, int64_t nth) {
   loopback_hub::Fault f;
   f.action = action;
   f.n = n;
@@ -77,7 +77,13 @@ void FetchFixture::fault(const std::string& action, int64_t n, int64_t times, co
   f.host = host;
   f.path_contains = path;
   f.text = text;
-  hub->add_fault(f);
+  f.nth = nth;
+  return f;
+}
+
+void FetchFixture::fault(const std::string& action, int64_t n, int64_t times, const std::string& host,
+                         const std::string& path, const std::string& text) const {
+  hub->add_fault(make_fault(action, n, times, host, path, text));
 }
 
 bool FetchFixture::exists(const std::string& path) const { return std::filesystem::exists(dir.path() / "out" / path); }

@@ -11,6 +11,10 @@
 
 namespace dsf::test {
 
+// A rule of the loopback Hub; times -1: for ever, nth: from this request on.
+loopback_hub::Fault make_fault(const std::string& action, int64_t n, int64_t times, const std::string& host = "cdn",
+                               const std::string& path = "", const std::string& text = "", int64_t nth = 0);
+
 class FetchFixture {
  public:
   explicit FetchFixture(loopback_hub::Options options = {});

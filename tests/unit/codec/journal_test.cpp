@@ -1,4 +1,4 @@
-#include "tools/fetch/journal.h"
+#include "dsf/codec/journal.h"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 #include "dsf/test/support.h"
 
 using namespace dsf;
-using fetch::Journal;
+using codec::Journal;
 
 namespace {
 std::string text_of(const std::filesystem::path& path) { return *io::read_text(path); }
