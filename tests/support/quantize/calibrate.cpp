@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tools/serve/score/score.h"
+
 namespace dsf::quantize {
 namespace {
 
@@ -26,11 +28,9 @@ Result<void> run_text(serve::CpuEngine& engine, std::span<const int32_t> ids) {
   if (ids.empty()) return fail(Code::kUsage, "calibration text", "holds no tokens");
   const auto bos = static_cast<int32_t>(engine.config().bos_token_id);
   const auto longest = static_cast<size_t>(engine.limits().max_model_len);
-  for (size_t at = 0; at < ids.size();) {
-    const auto next = std::find(ids.begin() + static_cast<std::ptrdiff_t>(at) + 1, ids.end(), bos);
-    const size_t end = std::min(at + longest, static_cast<size_t>(next - ids.begin()));
-    DSF_OK(run_session(engine, ids.subspan(at, end - at)));
-    at = end;
+  for (const std::span<const int32_t> context : serve::contexts_of(ids, bos)) {
+    for (size_t at = 0; at < context.size(); at += longest)
+      DSF_OK(run_session(engine, context.subspan(at, std::min(longest, context.size() - at))));
   }
   return {};
 }
