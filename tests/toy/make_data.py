@@ -2,7 +2,7 @@
 """Makes the toy model's conversations: training token arrays and the held-out questions.
 
     python3 make_data.py text OUT.txt [N]            text for make_tokenizer.py
-    python3 make_data.py tokens TOKENIZER OUT.npz [N] token ids and answer marks of N training conversations (N = 100000)
+    python3 make_data.py tokens TOKENIZER OUT.npz [N] token ids and answer marks of N training conversations (N = 400000)
     python3 make_data.py heldout OUT.jsonl [N]       N held-out questions per skill and mode (N = 20)
     python3 make_data.py heldout-tokens TOKENIZER OUT.npz [N]    the held-out questions with their answers, for train.py
     python3 make_data.py calibration TOKENIZER OUT.json [TOKENS]  ids of whole training conversations for `dsf-serve score --token-ids`
@@ -10,16 +10,19 @@
 A twelfth of all items, by a hash of their keys, is held out: training never sees them, in no conversation. Seeded; the same everywhere.
 """
 import json
+import multiprocessing
 import random
 import sys
 
 import numpy as np
+from tokenizers import Tokenizer
 
 import world
 from prompt import render
 from world import held_out
 
 STYLES = [("Answer briefly.", True), ("Give short answers.", True), ("You are a helpful assistant.", False), ("You answer the user's questions.", False)]
+CHUNK = 5000
 EFFORTS = ["low", "high", "max"]
 
 
@@ -138,11 +141,12 @@ def main(argv):
             for case in held_out_questions(int(argv[2]) if len(argv) > 2 else 20):
                 out.write(json.dumps(case, ensure_ascii=False) + "\n")
     else:
-        from tokenizers import Tokenizer
         tokenizer = Tokenizer.from_file(argv[1])
         if kind == "tokens":
-            n = int(argv[3]) if len(argv) > 3 else 100000
-            write_tokens(argv[2], [encode(tokenizer, conversation(rng)) for _ in range(n)])
+            n = int(argv[3]) if len(argv) > 3 else 400000
+            with multiprocessing.Pool() as pool:
+                chunks = pool.starmap(chunk, [(argv[1], k, min(CHUNK, n - k)) for k in range(0, n, CHUNK)], 1)
+            write_tokens(argv[2], sum(chunks, []))
         elif kind == "heldout-tokens":
             cases = list(held_out_questions(int(argv[3]) if len(argv) > 3 else 20))
             labels = [c["skill"] + ("" if c["effort"] == "none" else " thinking") for c in cases]
@@ -152,6 +156,12 @@ def main(argv):
             while len(ids) < limit:
                 ids += encode(tokenizer, conversation(rng))[0]
             json.dump(ids, open(argv[2], "w"), separators=(",", ":"))
+
+
+def chunk(tokenizer, first, n):
+    """n training conversations, the same whatever process makes them."""
+    tokenizer, rng = Tokenizer.from_file(tokenizer), random.Random(2026000000 + first)
+    return [encode(tokenizer, conversation(rng)) for _ in range(n)]
 
 
 def encode_case(tokenizer, case):

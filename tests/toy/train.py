@@ -26,8 +26,8 @@ SPARSE_FROM, ROUNDED_FROM = 0.3, 0.45  # parts of the backbone's run: from when 
 class Bucket:
     """Conversations of one padded length on the device."""
 
-    def __init__(self, length, ids, marks, batch, device):
-        self.length, self.batch, self.count = length, batch, len(ids)
+    def __init__(self, length, ids, marks, labels, batch, device):
+        self.labels, self.length, self.batch, self.count = labels, length, batch, len(ids)
         self.ids = torch.full((len(ids), length), 2, dtype=torch.int16)
         self.marks = torch.zeros((len(ids), length), dtype=torch.bool)
         for i, (a, m) in enumerate(zip(ids, marks)):
@@ -49,25 +49,26 @@ def read(path):
 
 
 def buckets_of(path, batch_tokens, device):
-    ids, marks, _ = read(path)
+    ids, marks, labels = read(path)
     out, low = [], 0
     for length in LENGTHS:
         own = [i for i in range(len(ids)) if low < len(ids[i]) <= length]
         low = length
         if own:
-            out.append(Bucket(length, [ids[i] for i in own], [marks[i] for i in own], max(1, batch_tokens // length), device))
+            of = lambda a: [a[i] for i in own]  # noqa: B023, E731
+            out.append(Bucket(length, of(ids), of(marks), of(labels) if labels is not None else None, max(1, batch_tokens // length), device))
     return out
 
 
 class Stepper:
     """Runs `work(bucket)` followed by an optimizer step; on a GPU as one captured graph per bucket."""
 
-    def __init__(self, model, names, buckets, work, lr, device):
+    def __init__(self, model, names, buckets, work, lr, device, eager):
         self.params = [model.p[key(n)] for n in names]
         for n in model.specs:
             model.p[key(n)].requires_grad_(n in set(names))
         self.lr = torch.zeros((), device=device)
-        cuda = device == "cuda"
+        cuda = device == "cuda" and not eager
         self.optimizer = torch.optim.AdamW(self.params, lr=self.lr, betas=(0.9, 0.98), weight_decay=0.0, fused=True, capturable=cuda)
         self.peak, self.work, self.buckets, self.cuda, self.graphs = lr, work, buckets, cuda, {}
         self.weights = np.array([b.count / b.batch for b in buckets])
@@ -195,19 +196,21 @@ def draft_work(model, n_anchors=24):
 
 
 @torch.no_grad()
-def exact_matches(model, path, device):
-    """Share of held-out conversations per label whose every answer token is the greedy one."""
-    ids, marks, labels = read(path)
+def exact_matches(model, buckets):
+    """Share of held-out conversations per label whose every answer token is the greedy one, and the perplexity of all text."""
     model.eval()
     model.use_weights()
     right, nll, count = {}, 0.0, 0
-    for i in sorted(range(len(ids)), key=lambda i: len(ids[i])):
-        a = torch.from_numpy(ids[i].astype(np.int64)).to(device)[None]
-        m = torch.from_numpy(marks[i])[1:].to(device)
-        logits = model(a)[0][0, :-1]
-        right.setdefault(str(labels[i]), []).append(bool((logits.argmax(-1) == a[0, 1:])[m].all()))
-        nll += float(F.cross_entropy(logits, a[0, 1:], reduction="sum"))
-        count += len(a[0]) - 1
+    for bucket in buckets:
+        for begin in range(0, bucket.count, bucket.batch):
+            ids, marks = bucket.ids[begin : begin + bucket.batch].long(), bucket.marks[begin : begin + bucket.batch, 1:]
+            logits, target = model(ids)[0][:, :-1], ids[:, 1:]
+            whole = ((logits.argmax(-1) == target) | ~marks).all(-1).tolist()
+            for label, ok in zip(bucket.labels[begin : begin + bucket.batch], whole):
+                right.setdefault(str(label), []).append(ok)
+            text = target != 2
+            nll += F.cross_entropy(logits.flatten(0, 1), target.flatten(), reduction="none")[text.flatten()].sum().item()
+            count += text.sum().item()
     model.train()
     return {k: [sum(v), len(v)] for k, v in sorted(right.items())}, float(np.exp(nll / count))
 
@@ -231,7 +234,7 @@ def train_backbone(model, a, buckets, log, device, resumed):
     names = [n for n in model.specs if not n.startswith("mtp.") and not n.endswith(("gate.bias", "gate.bias_vl"))]
     model.dense.fill_(not resumed)
     model.round_weights.fill_(1.0 if resumed else 0.0)
-    stepper = Stepper(model, names, buckets, backbone_work(model), a.lr, device)
+    stepper = Stepper(model, names, buckets, backbone_work(model), a.lr, device, a.eager)
     stepper.capture()
     stepper.take_stats()
 
@@ -247,7 +250,7 @@ def train_drafts(model, a, buckets, log, device):
     names = [n for n in model.specs if n.startswith("mtp.") and not n.endswith(("gate.bias", "gate.bias_vl"))]
     model.dense.fill_(False)
     model.round_weights.fill_(1.0)
-    stepper = Stepper(model, names, buckets, draft_work(model), a.draft_lr, device)
+    stepper = Stepper(model, names, buckets, draft_work(model), a.draft_lr, device, a.eager)
     stepper.capture()
     stepper.take_stats()
     run(stepper, a.draft_seconds, a.draft_steps, log, "drafts", lambda done: None)
@@ -264,6 +267,7 @@ def main():
     p.add_argument("--batch-tokens", type=int, default=24576)
     p.add_argument("--lr", type=float, default=2e-3)
     p.add_argument("--draft-lr", type=float, default=2e-3)
+    p.add_argument("--eager", action="store_true", help="no CUDA graphs")
     p.add_argument("--resume", type=pathlib.Path)
     a = p.parse_args()
     begin, device = time.time(), "cuda" if torch.cuda.is_available() else "cpu"
@@ -282,7 +286,7 @@ def main():
             if wanted:
                 work(model, a, buckets, log, device, *([bool(a.resume)] if work is train_backbone else []))
                 save(model, a.out)
-                scores, perplexity = exact_matches(model, a.data / "heldout.npz", device)
+                scores, perplexity = exact_matches(model, buckets_of(a.data / "heldout.npz", a.batch_tokens, device))
                 print(json.dumps(dict(exact=scores, perplexity=perplexity, seconds=round(time.time() - begin, 1))), flush=True)
                 (a.out / "scores.json").write_text(json.dumps(dict(exact=scores, perplexity=perplexity)))
 
