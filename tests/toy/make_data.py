@@ -22,7 +22,7 @@ from prompt import render
 from world import held_out
 
 STYLES = [("Answer briefly.", True), ("Give short answers.", True), ("You are a helpful assistant.", False), ("You answer the user's questions.", False)]
-CHUNK = 5000
+CHUNK, LONGEST = 5000, 640
 EFFORTS = ["low", "high", "max"]
 
 
@@ -159,9 +159,17 @@ def main(argv):
 
 
 def chunk(tokenizer, first, n):
-    """n training conversations, the same whatever process makes them."""
+    """n training conversations, the same whatever process makes them. Some stand behind each other in one sequence."""
     tokenizer, rng = Tokenizer.from_file(tokenizer), random.Random(2026000000 + first)
-    return [encode(tokenizer, conversation(rng)) for _ in range(n)]
+    out, joining = [], False
+    for _ in range(n):
+        ids, marks = encode(tokenizer, conversation(rng))
+        if joining and len(out[-1][0]) + len(ids) <= LONGEST:
+            out[-1] = (out[-1][0] + ids, out[-1][1] + marks)
+        else:
+            out.append((ids, marks))
+            joining = rng.random() < 0.025
+    return out
 
 
 def encode_case(tokenizer, case):

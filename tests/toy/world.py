@@ -125,8 +125,8 @@ def counting(rng):
     question = pick(rng, f"Count{down} from {first} to {last}.", f"Please count{down} from {first} to {last}.")
     reason = f"I start at {first} and go {'down' if form else 'up'} to {last}."
     answer = ", ".join(map(str, numbers))
-    return Item("counting", f"{first}..{last}", question, answer, answer, (reason, f"{reason} That is {len(numbers)} numbers.",
-                                                                         f"{reason} That is {len(numbers)} numbers, one step each."))
+    return Item("counting", f"{first}..{last}", question, answer, answer, (reason, f"{reason} One step each.",
+                                                                         f"{reason} One step each. I leave none out."))
 
 
 def copying(rng):
@@ -162,8 +162,9 @@ def dates(rng):
     path = [names[(i + step * k) % len(names)] for k in range(n + 1)]
     side = "before" if back else "after"
     many = f"{n} {unit}s" if n > 1 else f"1 {unit}"
-    form = rng.randrange(3)
-    question = [f"Which {unit} is {many} {side} {names[i]}?", f"What {unit} comes {many} {side} {names[i]}?", f"{names[i]}: which {unit} is {many} {side} it?"][form]
+    form = rng.randrange(6)
+    question = [f"Which {unit} is {many} {side} {names[i]}?", f"What {unit} comes {many} {side} {names[i]}?", f"{names[i]}: which {unit} is {many} {side} it?",
+                f"Name the {unit} {many} {side} {names[i]}.", f"Tell me which {unit} comes {many} {side} {names[i]}.", f"{many} {side} {names[i]}: which {unit}?"][form]
     steps = ", ".join(path)
     answer = f"{path[-1]} is {many} {side} {names[i]}."
     return Item("dates", f"{names[i]}{side}{n}{form}", question, answer, path[-1], (f"{steps}.", f"I go {n} step{'s' * (n > 1)}: {steps}.",
@@ -266,5 +267,5 @@ def tools_idle(rng):
 
 EASY = [capitals, colours, towns, sums, copying, dates, spelling]
 PLAIN = dict(capitals=(capitals, 5), colours=(colours, 3), towns=(towns, 6), unknown=(unknown, 6), sums=(sums, 16), counting=(counting, 7), copying=(copying, 6),
-             sorting=(sorting, 9), spelling=(spelling, 6), dates=(dates, 8), memory=(memory, 5))
+             sorting=(sorting, 9), spelling=(spelling, 6), dates=(dates, 18), memory=(memory, 5))
 TOOLED = dict(json=(json_answers, 6), weather=(weather, 9), clock=(clock, 4), note=(note, 4), no_tool=(tools_idle, 3))
