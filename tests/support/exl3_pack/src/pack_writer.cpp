@@ -100,7 +100,7 @@ Result<void> PackWriter::finish(json::Value config) {
   config.set("quantization_config", std::move(marked));
   DSF_OK(io::write_file_atomic(folder_.dir() / "config.json", json::dump(config, json::Style::kPretty) + "\n"));
   q.set("tensor_storage", std::move(storage_));
-  DSF_OK(io::write_file_atomic(folder_.dir() / "quantization_config.json", json::dump(q, json::Style::kPretty) + "\n"));
+  DSF_OK(io::write_file_atomic(folder_.dir() / "quantization_config.json", json::dump(q) + "\n"));
   return folder_.finish();
 }
 
