@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Holds the torch model against `dsf-serve score` on an exported folder: logits at every position and perplexity.
 
-    python3 compare.py FOLDER TOKEN_MAP IDS.json DSF_SERVE [TOKENS]
+    python3 compare.py FOLDER TOKEN_MAP SEQUENCES.json DSF_SERVE [FLAG ...]
 
-Reads the weights from the folder, as an engine does. IDS: a JSON array of token ids, of which TOKENS are taken (400).
+Reads the weights from the folder, as an engine does. SEQUENCES: a JSON array of arrays of token ids (make_data.py heldout-ids). Flags go to
+dsf-serve score.
 """
 import json
+import math
 import pathlib
 import subprocess
 import sys
@@ -46,25 +48,34 @@ def load(folder, token_map):
     return model
 
 
+def engine_logits(binary, folder, ids, flags):
+    with tempfile.TemporaryDirectory() as scratch:
+        ids_file, out = pathlib.Path(scratch) / "ids.json", pathlib.Path(scratch) / "logits.safetensors"
+        ids_file.write_text(json.dumps(ids))
+        subprocess.run([binary, "score", "--model", folder, "--token-ids", ids_file, "--logits", out, "-j", "1", *flags], check=True,
+                       stdout=subprocess.DEVNULL)
+        return dict(read_safetensors(out))["logits"]
+
+
+def loss(logits, ids):
+    return torch.nn.functional.cross_entropy(logits[:-1], torch.tensor(ids[1:]), reduction="sum").item()
+
+
 @torch.no_grad()
 def main(argv):
     if len(argv) < 4:
         sys.exit(__doc__)
     torch.set_num_threads(1)
-    token_map, ids = json.loads(pathlib.Path(argv[1]).read_text()), json.loads(pathlib.Path(argv[2]).read_text())
-    ids = ids[: int(argv[4]) if len(argv) > 4 else 400]
-    model = load(argv[0], token_map)
-    ours = model(torch.tensor([ids]))[0][0]
-    with tempfile.TemporaryDirectory() as scratch:
-        (pathlib.Path(scratch) / "ids.json").write_text(json.dumps(ids))
-        out = pathlib.Path(scratch) / "logits.safetensors"
-        subprocess.run([argv[3], "score", "--model", argv[0], "--token-ids", f"{scratch}/ids.json", "--logits", out, "-j", "1"], check=True)
-        engine = dict(read_safetensors(out))["logits"]
-    difference = (ours - engine).abs().amax(-1)
-    perplexity = lambda z: torch.exp(torch.nn.functional.cross_entropy(z[:-1], torch.tensor(ids[1:]))).item()  # noqa: E731
-    print(f"{len(ids)} positions, logits within {engine.abs().max():.1f}: difference median {difference.median():.1e}, 99 % {np.quantile(difference, 0.99):.1e}, "
-          f"largest {difference.max():.1e}; greedy tokens differ at {(ours.argmax(-1) != engine.argmax(-1)).sum()}; "
-          f"perplexity torch {perplexity(ours):.5f}, dsf-serve {perplexity(engine):.5f}")
+    token_map, sequences = json.loads(pathlib.Path(argv[1]).read_text()), json.loads(pathlib.Path(argv[2]).read_text())
+    model, differences, greedy, ours_loss, engine_loss = load(argv[0], token_map), [], 0, 0.0, 0.0
+    for ids in sequences:
+        ours, engine = model(torch.tensor([ids]))[0][0], engine_logits(argv[3], argv[0], ids, argv[4:])
+        differences.append((ours - engine).abs().amax(-1))
+        greedy += (ours.argmax(-1) != engine.argmax(-1)).sum().item()
+        ours_loss, engine_loss = ours_loss + loss(ours, ids), engine_loss + loss(engine, ids)
+    d, n = torch.cat(differences), sum(len(ids) - 1 for ids in sequences)
+    print(f"{len(d)} positions: logit difference median {d.median():.1e}, 99 % {np.quantile(d, 0.99):.1e}, largest {d.max():.1e}; greedy tokens "
+          f"differ at {greedy}; perplexity torch {math.exp(ours_loss / n):.5f}, dsf-serve {math.exp(engine_loss / n):.5f}")
 
 
 if __name__ == "__main__":

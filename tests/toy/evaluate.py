@@ -60,8 +60,28 @@ def judge(case, reply):
 
 
 def counters(url):
-    lines = [line.split() for line in fetch(url + "/metrics").splitlines() if line.startswith("vllm:spec_decode")]
-    return {line[0].split("{")[0].removeprefix("vllm:spec_decode_num_"): float(line[-1]) for line in lines}
+    """Of drafts: name -> count, or [count by place]."""
+    out = {}
+    for line in fetch(url + "/metrics").splitlines():
+        name, _, rest = line.partition("{")
+        if name.startswith(("vllm:spec_decode_", "dsf:draft_")):
+            value = int(float(rest.split()[-1]))
+            if "_per_pos" in name:
+                out.setdefault(name, []).append(value)
+            else:
+                out[name] = value
+    return out
+
+
+def report_drafts(before, after):
+    moved = lambda name: after[name] - before.get(name, 0)  # noqa: E731
+    places = lambda name: [v - w for v, w in zip(after[name], before.get(name, []) + [0] * len(after[name]))]  # noqa: E731
+    rounds, accepted = moved("vllm:spec_decode_num_drafts_total"), moved("vllm:spec_decode_num_accepted_tokens_total")
+    drafted, kept = places("dsf:draft_tokens_per_pos_total"), places("vllm:spec_decode_num_accepted_tokens_per_pos_total")
+    print(f"\nDrafts: {accepted / rounds:.2f} accepted of {moved('vllm:spec_decode_num_draft_tokens_total') / rounds:.2f} a step, {rounds} steps.\n")
+    print("| place | drafted | accepted | of all steps | of those with a draft there |\n| --- | --- | --- | --- | --- |")
+    for i, (d, k) in enumerate(zip(drafted, kept)):
+        print(f"| {i + 1} | {d} | {k} | {100 * k / rounds:.0f} % | {100 * k / max(d, 1):.0f} % |")
 
 
 def main():
@@ -100,8 +120,7 @@ def main():
         print(f"| {skill} | " + " | ".join(f"{r} of {n} ({100 * r / max(n, 1):.0f} %)" for r, n in cells) + " |")
     print(f"\nTool calls well formed: {sum(formed)} of {len(formed)}. {len(cases)} requests, {tokens} tokens in {seconds:.0f} s.")
     if a.drafts:
-        moved = {k: v - before.get(k, 0) for k, v in counters(a.url).items()}
-        print("Drafts: " + ", ".join(f"{k} {v:.0f}" for k, v in moved.items()))
+        report_drafts(before, counters(a.url))
     if a.failures:
         with open(a.failures, "w") as out:
             out.writelines(json.dumps(f, ensure_ascii=False) + "\n" for f in failures)

@@ -5,6 +5,7 @@
     python3 make_data.py tokens TOKENIZER OUT.npz [N] token ids and answer marks of N training conversations (N = 400000)
     python3 make_data.py heldout OUT.jsonl [N]       N held-out questions per skill and mode (N = 20)
     python3 make_data.py heldout-tokens TOKENIZER OUT.npz [N]    the held-out questions with their answers, for train.py
+    python3 make_data.py heldout-ids TOKENIZER OUT.json [N]     the same as N sequences of up to 640 ids, for compare.py (N = 20)
     python3 make_data.py calibration TOKENIZER OUT.json [TOKENS]  ids of whole training conversations for `dsf-serve score --token-ids`
 
 A twelfth of all items, by a hash of their keys, is held out: training never sees them, in no conversation. Seeded; the same everywhere.
@@ -151,6 +152,8 @@ def main(argv):
             cases = list(held_out_questions(int(argv[3]) if len(argv) > 3 else 20))
             labels = [c["skill"] + ("" if c["effort"] == "none" else " thinking") for c in cases]
             write_tokens(argv[2], [encode_case(tokenizer, c) for c in cases], labels=np.array(labels))
+        elif kind == "heldout-ids":
+            write_sequences(argv[2], tokenizer, rng, int(argv[3]) if len(argv) > 3 else 20)
         else:
             ids, limit = [], int(argv[3]) if len(argv) > 3 else 16384
             while len(ids) < limit:
@@ -178,6 +181,20 @@ def encode_case(tokenizer, case):
     parts = render([*case["messages"], case["expect"]], effort != "none", effort, case.get("tools"), case.get("schema"))
     ids = [tokenizer.encode(text, add_special_tokens=False).ids for text, _ in parts]
     return sum(ids, []), [False] * sum(map(len, ids[:-1])) + [True] * len(ids[-1])
+
+
+def write_sequences(path, tokenizer, rng, n):
+    cases, out = list(held_out_questions(20)), []
+    rng.shuffle(cases)
+    for ids in (encode_case(tokenizer, c)[0] for c in cases):
+        if out and len(out[-1]) + len(ids) <= LONGEST:
+            out[-1] += ids
+        elif len(out) == n:
+            break
+        else:
+            out.append(ids)
+    with open(path, "w") as file:
+        file.write("[" + ",\n".join(json.dumps(ids, separators=(",", ":")) for ids in out) + "]\n")
 
 
 def write_tokens(path, conversations, **more):
