@@ -4,7 +4,6 @@
 // Cuts depend on the shapes alone: a row's bits must not depend on how many experts the other rows chose.
 #include "dsf/gpu/cuda.h"
 #include "tools/serve/backends/ops/exl3_gemv/exl3_core.cuh"
-#include "tools/serve/backends/ops/exl3_gemv/launch.cuh"
 #include "tools/serve/backends/ops/exl3_gemv/tuning.h"
 #include "tools/serve/backends/ops/exl3_moe/exl3_moe.h"
 
@@ -189,8 +188,9 @@ Result<void> launch(const gpu::Stream& s, const Moe& m) {
   DSF_CUDA_TRY(cudaFuncSetAttribute(moe_down_kernel<Many>, cudaFuncAttributeMaxDynamicSharedMemorySize, image_bytes<2>(kMaxChunkBlocks)));
   const int n_slots = m.max_slots + (m.a.shared != nullptr ? 1 : 0);
   const int groups1 = (m.a.inter / 128 + m.columns1 - 1) / m.columns1, groups2 = (m.a.dim / 128 + m.columns2 - 1) / m.columns2;
-  DSF_OK(launch_after(moe_up_kernel<Many>, s, n_slots * 2 * m.chunks1 * groups1, kThreads, static_cast<size_t>(bytes1), m));
-  return launch_after(moe_down_kernel<Many>, s, n_slots * m.chunks2 * groups2, kThreads, static_cast<size_t>(bytes2), m);
+  const auto blocks1 = static_cast<unsigned>(n_slots * 2 * m.chunks1 * groups1), blocks2 = static_cast<unsigned>(n_slots * m.chunks2 * groups2);
+  DSF_OK(launch_after(moe_up_kernel<Many>, gpu::cuda_stream(s), dim3(blocks1), kThreads, static_cast<size_t>(bytes1), m));
+  return launch_after(moe_down_kernel<Many>, gpu::cuda_stream(s), dim3(blocks2), kThreads, static_cast<size_t>(bytes2), m);
 }
 
 size_t z1_bytes(int n_rows, int k, int dim, int inter) {

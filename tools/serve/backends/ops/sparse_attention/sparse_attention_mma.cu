@@ -7,6 +7,7 @@
 // scores. Limit: latency at few rows, then tensor cores: 3 * 2 * 16 * kSplit * dim products a block.
 #include "tools/serve/backends/cuda/launch_cache.h"
 #include "tools/serve/backends/ops/common/device.cuh"
+#include "tools/serve/backends/ops/common/launch.cuh"
 #include "tools/serve/backends/ops/common/mma.cuh"
 #include "tools/serve/backends/ops/sparse_attention/split.cuh"
 
@@ -264,6 +265,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, g = lane / 4, t = lane % 4;
   const int64_t row = blockIdx.z, head0 = int64_t{blockIdx.y} * kHeads;
 
+  start_after_previous();
   int any = 0;
   if (threadIdx.x < kSplit) {
     entries[threadIdx.x] = entry_at(a, row, int64_t{blockIdx.x} * kSplit + threadIdx.x, max_window);
@@ -302,8 +304,7 @@ Result<void> launch_split(const SparseAttentionArgs& a, const PackedCaches& pack
                                                  static_cast<int>(kBytes)) != cudaSuccess)
     return launched("sparse_attention");
   const dim3 grid(static_cast<unsigned>(n_splits), grid_of(a.n_heads, kHeads), static_cast<unsigned>(a.n_rows));
-  split_mma_kernel<Dim><<<grid, kThreads, kBytes, stream>>>(a, packed, max_window, partials);
-  return launched("sparse_attention");
+  return launch_after(split_mma_kernel<Dim>, stream, grid, kThreads, kBytes, a, packed, max_window, partials);
 }
 
 }  // namespace
@@ -311,7 +312,7 @@ Result<void> launch_split(const SparseAttentionArgs& a, const PackedCaches& pack
 bool sparse_attention_mma_fits(int64_t head_dim) { return head_dim == 128 || head_dim == 256 || head_dim == 512; }
 
 Result<void> sparse_attention_mma_cuda(const SparseAttentionArgs& a, const PackedCaches& packed, int64_t max_window,
-                                       float* partial, CudaStream stream) {
+                                       float* partial, CudaStream stream, const OutputRotation& rotation) {
   if (a.n_rows == 0) return {};
   const int64_t n_splits = splits_of(max_window, a.n_selected);
   const Partials partials{partial, a.head_dim};
@@ -328,7 +329,7 @@ Result<void> sparse_attention_mma_cuda(const SparseAttentionArgs& a, const Packe
     default:
       return fail(Code::kUsage, "sparse_attention", "no instance for head_dim " + std::to_string(a.head_dim));
   }
-  return join_splits(a, partials, n_splits, stream);
+  return join_splits(a, partials, n_splits, rotation, stream);
 }
 
 }  // namespace dsf::serve::ops
