@@ -132,11 +132,11 @@ __device__ inline void produce(Ring& ring, const Tile& tile) {
   }
 }
 
-// Columns 16 * warp + g and + 8 of the block, half block U: A operands of four steps. weights: the block's.
+// Columns 16 * warp + g and + 8 of the block in `slot`, half block U: A operands of four steps. tile: warp % 2.
 template <int K, int U>
-__device__ inline void decode_half(const uint32_t* weights, int warp, int lane, uint32_t (&a)[16]) {
-  const uint32_t* const mine = weights + (warp / 2) * (K * 128) + 4 * lane;
-  const int first = (2 * U + warp % 2) * K;
+__device__ inline void decode_half(const std::byte* slot, int warp, int tile, int lane, uint32_t (&a)[16]) {
+  const uint32_t* const mine = reinterpret_cast<const uint32_t*>(slot + kWideImageBytes) + (warp / 2) * (K * 128) + 4 * lane;
+  const int first = (2 * U + tile) * K;
   uint32_t w[K + 1];
 #pragma unroll
   for (int i = 0; i < K; ++i) w[i + 1] = mine[(first + i) / 4 * 128 + (first + i) % 4];
@@ -151,26 +151,38 @@ __device__ inline uint64_t image_descriptor(const void* image) {
 
 // Eight warps: result[row * kTileStride + column], the rotated sums z of 4 * Groups rows (those past n_groups: anything).
 template <int K, int Groups>
-__device__ void wide_product(Ring& ring, const Tile& tile, float* result) {
+__device__ __forceinline__ void wide_product(Ring& ring, const Tile& tile, float* result) {
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, q = lane % 4;
   float acc[4 * Groups] = {}, sums[2 * Groups] = {}, total[2 * Groups] = {};
-  int chunk = 0, chunk_end = tile.kb / tile.chunks;
-  for (int b = 0; b < tile.kb; ++b, ring.next()) {
-    barrier_wait(ring.full + ring.slot, ring.phase);
+  int chunk = 0, chunk_end = tile.kb / tile.chunks, half = warp % 2;
+  asm volatile("" : "+r"(half));  // else the addresses of every width are prepared at once, in registers that are not there
+  uint32_t low[16], high[16];
+  barrier_wait(ring.full + ring.slot, ring.phase);
+  decode_half<K, 0>(ring.at(), warp, half, lane, low);
+  for (int b = 0; b < tile.kb; ++b) {
     const std::byte* const slot = ring.at();
-    const auto* const weights = reinterpret_cast<const uint32_t*>(slot + kWideImageBytes);
+    uint64_t* const empty = ring.empty + ring.slot;
     const uint64_t image = image_descriptor(slot);
-    uint32_t low[16], high[16];
-    decode_half<K, 0>(weights, warp, lane, low);
     wgmma_fence();
 #pragma unroll
     for (int p = 0; p < 4; ++p) wgmma(acc, low + 4 * p, image + 16 * p, p != 0);
     wgmma_commit();
-    decode_half<K, 1>(weights, warp, lane, high);
+    decode_half<K, 1>(slot, warp, half, lane, high);
     wgmma_fence();
 #pragma unroll
     for (int p = 0; p < 4; ++p) wgmma(acc, high + 4 * p, image + 16 * (4 + p), 1);
     wgmma_commit();
+    // The next block's first half is decoded meanwhile; behind the last block it is this one's again, which needs no case of its own.
+    Ring ahead = ring;
+    ahead.next();
+    const bool more = b + 1 < tile.kb;
+    if (more) barrier_wait(ahead.full + ahead.slot, ahead.phase);
+    wgmma_wait<1>();
+    decode_half<K, 0>(more ? ahead.at() : slot, warp, half, lane, low);
+#pragma unroll
+    for (int i = 0; i < 16; ++i) asm volatile("" : "+r"(low[i]));
+    barrier_wait(ring.full + ring.slot, ring.phase);  // long over: keeps the compiler from decoding behind the next line
+    ring = ahead;
     wgmma_wait<0>();
     const auto* const scale = reinterpret_cast<const float*>(slot) + 512 + 2 * q;
 #pragma unroll
@@ -183,7 +195,7 @@ __device__ void wide_product(Ring& ring, const Tile& tile, float* result) {
       }
     }
     __syncwarp();
-    if (lane == 0) barrier_arrive(ring.empty + ring.slot);
+    if (lane == 0) barrier_arrive(empty);
     if (b + 1 < chunk_end) continue;
     ++chunk, chunk_end = (chunk + 1) * tile.kb / tile.chunks;
 #pragma unroll
@@ -197,7 +209,7 @@ __device__ void wide_product(Ring& ring, const Tile& tile, float* result) {
 }
 
 template <int Groups>
-__device__ inline void wide_product(Ring& ring, const Tile& tile, float* result) {
+__device__ __forceinline__ void wide_product(Ring& ring, const Tile& tile, float* result) {
   switch (tile.bits) {
     case 1: wide_product<1, Groups>(ring, tile, result); break;
     case 2: wide_product<2, Groups>(ring, tile, result); break;
@@ -211,7 +223,7 @@ __device__ inline void wide_product(Ring& ring, const Tile& tile, float* result)
 }
 
 // Ends behind a barrier of the consumers: the result may be read. The caller puts another one behind its last read.
-__device__ inline void wide_product(Ring& ring, const Tile& tile, float* result) {
+__device__ __forceinline__ void wide_product(Ring& ring, const Tile& tile, float* result) {
   if (tile.n_groups <= kWideGroups / 2) wide_product<kWideGroups / 2>(ring, tile, result);
   else wide_product<kWideGroups>(ring, tile, result);
   consumers_meet();
