@@ -1,4 +1,4 @@
-// exl3_gemm on wgmma: one thread block an SM walks over the (matrix, column block of 128, tile of 64 rows) of the launch; its producer is ahead of it.
+// exl3_gemm on wgmma: one thread block an SM walks over the (matrix, column block of 128, tile of 96 rows) of the launch; its producer is ahead of it.
 #include "tools/serve/backends/ops/exl3_gemm/exl3_gemm.cuh"
 #include "tools/serve/backends/ops/exl3_gemm/exl3_wgmma.cuh"
 

@@ -14,7 +14,7 @@ namespace dsf::serve::ops::exl3 {
 // wgmma, and of one step (h, n, q) is the B operand of mma.sync. Order of groups: [k block][group].
 inline constexpr int kGroupWords = 512 + 8;
 inline constexpr int kGroupBytes = 4 * kGroupWords;
-inline constexpr int kTileStride = 136;  // floats a row of the result tile: conflict-free for the accumulator's layout
+inline constexpr int kTileStride = 132;  // floats a row of the result tile: a multiple of four, not of the banks
 
 __device__ inline uint32_t half_pair(uint32_t bytes, int first) {  // signed bytes `first`, `first + 1` of a word as fp16
   const int a = static_cast<int8_t>(bytes >> (8 * first)), b = static_cast<int8_t>(bytes >> (8 * first + 8));
@@ -22,12 +22,20 @@ __device__ inline uint32_t half_pair(uint32_t bytes, int first) {  // signed byt
   return *reinterpret_cast<const uint32_t*>(&h);
 }
 
+// Between this lane and lane ^ mask: the upper one gives its `low` for the lower one's `high`.
+__device__ inline void trade(uint32_t& low, uint32_t& high, int upper, int mask) {
+  const uint32_t other = __shfl_xor_sync(0xffffffffu, upper != 0 ? low : high, mask);
+  (upper != 0 ? low : high) = other;
+}
+
 // Row t (0..3) of a group, 128 inputs. One warp; lane l holds k = 4l..4l+3.
 __device__ inline void put_image(uint32_t* group, int t, const Split& row, int lane) {
   const int u = lane >> 4, q = (lane >> 2) & 3, h = (lane >> 1) & 1, s = 4 * u + 2 * (lane & 1);
-  uint32_t* at = group + ((s * 2 + h) * 8 + 2 * t) * 4 + q;
-  at[0] = half_pair(row.byte.x, 0), at[4] = half_pair(row.byte.y, 0);
-  at[64] = half_pair(row.byte.x, 2), at[68] = half_pair(row.byte.y, 2);
+  // Pairs of (step s, high), (s, residual), (s + 1, high), (s + 1, residual); the four lanes of q trade them, so that each stores 16 bytes.
+  uint4 v = make_uint4(half_pair(row.byte.x, 0), half_pair(row.byte.y, 0), half_pair(row.byte.x, 2), half_pair(row.byte.y, 2));
+  trade(v.x, v.y, q & 1, 4), trade(v.z, v.w, q & 1, 4);
+  trade(v.x, v.z, q & 2, 8), trade(v.y, v.w, q & 2, 8);
+  *reinterpret_cast<uint4*>(group + (((s + q / 2) * 2 + h) * 8 + 2 * t + q % 2) * 4) = v;
   if (lane == 0) *reinterpret_cast<float2*>(group + 512 + 2 * t) = make_float2(row.scale.shift, row.scale.scale);
 }
 

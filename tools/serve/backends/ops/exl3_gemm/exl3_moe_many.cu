@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(kThreads, BlocksPerSm) up_kernel(const __grid_
   std::byte* const stages = reinterpret_cast<std::byte*>(u_tile + 4 * NB * kTileStride);
   tile_product<NB>(up_tile(m, e, 0, at, column), stages, g_tile);
   tile_product<NB>(up_tile(m, e, 1, at, column), stages, u_tile);
-  for (int row = warp; row < (at.n_rows + 3) / 4 * 4; row += kWarps) up_row(m, e, at, column, g_tile, u_tile, row, lane);
+  for (int row = warp; row < (at.n_rows + 3) / 4 * 4; row += kWarps) up_row(m, e, at, column, gate_row(e, column, g_tile, row, lane), u_tile, row, lane);
 }
 
 template <int NB, int BlocksPerSm>
@@ -141,7 +141,7 @@ Result<void> exl3_moe_many(const gpu::Stream& s, const gpu::Facts& device, const
     return fail(Code::kBug, "exl3_moe_many", "1 to 8 choices, 1 to 8 bits, sizes in multiples of 128");
   const int choice = rows_choice(a, n_experts);
   MoeMany m{};
-  const bool wide = wide_moe_fits(device, max_bits);
+  const bool wide = wide_moe_fits(device, a, max_bits);
   m.a = a, m.n_experts = n_experts, m.tile_rows = wide ? kWideRows : 4 * kTileGroups[choice];
   m.chunks1 = moe_chunks(a.dim), m.chunks2 = moe_chunks(a.inter);
   m.max_groups = groups_bound(a.n_rows, a.k, n_experts);

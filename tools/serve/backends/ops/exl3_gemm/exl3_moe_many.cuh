@@ -36,11 +36,15 @@ __device__ inline Tile up_tile(const MoeMany& m, const Exl3Expert& e, int matrix
 }
 __device__ inline Tile down_tile(const MoeMany& m, const Exl3Expert& e, const MoeTile& at, int column) { return tile_of(m, e.w2, m.down, at, column, m.chunks2); }
 
-// One row of a tile's results for w1 and w3, or padding behind the last one: the activation, as image for w2. One warp.
-__device__ inline void up_row(const MoeMany& m, const Exl3Expert& e, const MoeTile& at, int column, const float* g_tile, const float* u_tile, int row, int lane) {
+// One row of a tile's results for w1 in the weights' own basis. One warp, as below.
+__device__ inline float4 gate_row(const Exl3Expert& e, int column, const float* g_tile, int row, int lane) {
+  return from_rotated(reinterpret_cast<const float4*>(g_tile + row * kTileStride)[lane], reinterpret_cast<const __half*>(e.w1.svh), column, lane);
+}
+
+// The activation of a row as image for w2, from gate_row's result and the row's result for w3; zeros for padding behind the last row.
+__device__ inline void up_row(const MoeMany& m, const Exl3Expert& e, const MoeTile& at, int column, float4 g, const float* u_tile, int row, int lane) {
   float4 v = make_float4(0, 0, 0, 0);
   if (row < at.n_rows) {
-    const float4 g = from_rotated(reinterpret_cast<const float4*>(g_tile + row * kTileStride)[lane], reinterpret_cast<const __half*>(e.w1.svh), column, lane);
     const float4 u = from_rotated(reinterpret_cast<const float4*>(u_tile + row * kTileStride)[lane], reinterpret_cast<const __half*>(e.w3.svh), column, lane);
     const int entry = m.entry[4 * at.first_group + row], from = entry / (m.a.k + 1), choice = entry % (m.a.k + 1);
     v = swiglu4(g, u, m.a.limit, choice == m.a.k ? 1.0f : m.a.weights[from * m.a.k + choice]);
@@ -58,7 +62,7 @@ __device__ inline void down_row(const MoeMany& m, const Exl3Expert& e, const Moe
 }
 
 // w1, w3 and w2 by wgmma, in tiles of kWideRows rows; entries, tiles and the images for w1 and w3 are ready. Defined in exl3_moe_wide.cu.
-bool wide_moe_fits(const gpu::Facts& device, int max_bits);
+bool wide_moe_fits(const gpu::Facts& device, const Exl3MoeArgs& a, int max_bits);
 Result<void> launch_wide_moe(const gpu::Stream& s, const gpu::Facts& device, const MoeMany& m, int max_bits);
 
 }  // namespace dsf::serve::ops::exl3

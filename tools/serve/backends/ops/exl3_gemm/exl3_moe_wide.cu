@@ -1,5 +1,5 @@
 // exl3_moe_many on wgmma. list: which tiles have rows. up and down: one thread block an SM walks over (tile of one expert, column block of 128), its
-// producer ahead of it; up multiplies w1, then w3, then makes the activation and its image for w2.
+// producer ahead of it; up multiplies w1, leaves the result in what down will fill later, multiplies w3 and makes the activation and its image for w2.
 #include "tools/serve/backends/ops/exl3_gemm/exl3_moe_many.cuh"
 #include "tools/serve/backends/ops/exl3_gemm/exl3_wgmma.cuh"
 
@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(kListThreads) list_kernel(const __grid_constan
     for (int first = 0; first < m.max_tiles; first += kListThreads) {
       const int i = first + static_cast<int>(threadIdx.x);
       const MoeTile tile = i < m.max_tiles ? m.tile[i] : MoeTile{-1, 0, 0};
-      const int kind = tile.expert < 0 ? -1 : tile.n_rows > kWideRows / 2 ? 0 : 1;
+      const int kind = tile.expert < 0 ? -1 : tile.n_rows > kWideRows * 2 / 3 ? 0 : 1;
       uint32_t mask[2];
       for (int j = 0; j < 2; ++j) {
         mask[j] = __ballot_sync(0xffffffffu, kind == j);
@@ -55,10 +55,9 @@ __device__ inline MoeTile moe_item(const MoeMany& m, int index, int columns, int
 __global__ void __launch_bounds__(kWideThreads, 1) wide_up_kernel(const __grid_constant__ MoeMany m, int slot_bytes, int n_slots) {
 #if DSF_HAVE_WGMMA
   extern __shared__ __align__(128) std::byte shared[];
-  auto* const g_tile = reinterpret_cast<float*>(shared + kBarrierBytes);
-  float* const u_tile = g_tile + kWideRows * kTileStride;
+  auto* const result = reinterpret_cast<float*>(shared + kBarrierBytes);
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32, columns = m.a.inter / 128, n_items = m.list[0] * columns;
-  Ring ring = make_ring(shared, 2 * kWideResultBytes, slot_bytes, n_slots);
+  Ring ring = make_ring(shared, kWideResultBytes, slot_bytes, n_slots);
   int column;
   if (threadIdx.x >= kConsumers) {
     become_producer();
@@ -72,9 +71,15 @@ __global__ void __launch_bounds__(kWideThreads, 1) wide_up_kernel(const __grid_c
       const MoeTile at = moe_item(m, i, columns, column);
       const Exl3Expert& e = expert_of(m, at.expert);
 #pragma unroll 1
-      for (int matrix = 0; matrix < 2; ++matrix) wide_product(ring, up_tile(m, e, matrix, at, column), matrix == 0 ? g_tile : u_tile);
-      for (int row = warp; row < (at.n_rows + 3) / 4 * 4; row += kConsumers / 32) up_row(m, e, at, column, g_tile, u_tile, row, lane);
-      consumers_meet();
+      for (int matrix = 0; matrix < 2; ++matrix) {
+        wide_product(ring, up_tile(m, e, matrix, at, column), result);
+        for (int row = warp; row < (at.n_rows + 3) / 4 * 4; row += kConsumers / 32) {
+          float4* const gate = row < at.n_rows ? reinterpret_cast<float4*>(m.part + static_cast<int64_t>(m.entry[4 * at.first_group + row]) * m.a.dim + column * 128) + lane : nullptr;
+          if (matrix == 1) up_row(m, e, at, column, gate != nullptr ? *gate : make_float4(0, 0, 0, 0), result, row, lane);
+          else if (gate != nullptr) *gate = gate_row(e, column, result, row, lane);
+        }
+        consumers_meet();
+      }
     }
   }
 #endif
@@ -108,19 +113,20 @@ __global__ void __launch_bounds__(kWideThreads, 1) wide_down_kernel(const __grid
 
 }  // namespace
 
-bool wide_moe_fits(const gpu::Facts& device, int max_bits) { return device.arch == kWideArch && slots_for(device.smem_per_block, 2 * kWideResultBytes, max_bits) >= 2; }
+bool wide_moe_fits(const gpu::Facts& device, const Exl3MoeArgs& a, int max_bits) {
+  return device.arch == kWideArch && a.inter <= a.dim && slots_for(device.smem_per_block, kWideResultBytes, max_bits) >= 2;
+}
 
 Result<void> launch_wide_moe(const gpu::Stream& s, const gpu::Facts& device, const MoeMany& m, int max_bits) {
-  const int up_slots = slots_for(device.smem_per_block, 2 * kWideResultBytes, max_bits), down_slots = slots_for(device.smem_per_block, kWideResultBytes, max_bits);
-  const int up_bytes = kBarrierBytes + 2 * kWideResultBytes + up_slots * slot_bytes(max_bits), down_bytes = kBarrierBytes + kWideResultBytes + down_slots * slot_bytes(max_bits);
-  DSF_CUDA_TRY(cudaFuncSetAttribute(wide_up_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, up_bytes));
-  DSF_CUDA_TRY(cudaFuncSetAttribute(wide_down_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, down_bytes));
+  const int n_slots = slots_for(device.smem_per_block, kWideResultBytes, max_bits), bytes = kBarrierBytes + kWideResultBytes + n_slots * slot_bytes(max_bits);
+  DSF_CUDA_TRY(cudaFuncSetAttribute(wide_up_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+  DSF_CUDA_TRY(cudaFuncSetAttribute(wide_down_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
   list_kernel<<<1, kListThreads, 0, gpu::cuda_stream(s)>>>(m);
   DSF_CUDA_TRY(cudaGetLastError());
   const auto blocks = static_cast<unsigned>(device.n_sms);
-  wide_up_kernel<<<blocks, kWideThreads, static_cast<size_t>(up_bytes), gpu::cuda_stream(s)>>>(m, slot_bytes(max_bits), up_slots);
+  wide_up_kernel<<<blocks, kWideThreads, static_cast<size_t>(bytes), gpu::cuda_stream(s)>>>(m, slot_bytes(max_bits), n_slots);
   DSF_CUDA_TRY(cudaGetLastError());
-  wide_down_kernel<<<blocks, kWideThreads, static_cast<size_t>(down_bytes), gpu::cuda_stream(s)>>>(m, slot_bytes(max_bits), down_slots);
+  wide_down_kernel<<<blocks, kWideThreads, static_cast<size_t>(bytes), gpu::cuda_stream(s)>>>(m, slot_bytes(max_bits), n_slots);
   DSF_CUDA_TRY(cudaGetLastError());
   return {};
 }

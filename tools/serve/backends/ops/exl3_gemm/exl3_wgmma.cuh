@@ -1,7 +1,7 @@
 #pragma once
-// The product of a tile on Hopper's wgmma: 128 columns against up to 64 rows. Included by .cu files only; PTX of sm_90a lives here.
+// The product of a tile on Hopper's wgmma: 128 columns against up to 96 rows. Included by .cu files only; PTX of sm_90a lives here.
 //
-// Two warpgroups of four warps take 64 columns each: a warp decodes its 16 columns into the A operand (a weight is decoded once per 64 rows), B is the
+// Two warpgroups of four warps take 64 columns each: a warp decodes its 16 columns into the A operand (a weight is decoded once per 96 rows), B is the
 // image in shared memory, columns 2t and 2t + 1 of a group's eight being the two bytes of row t. One thread of a third warpgroup brings weights and
 // images by bulk copies into a ring of slots; consumers and producer meet at mbarriers only, so that one warpgroup's products hide the other's decoding. Integer sums, their
 // conversion after every 128 inputs and the order of float sums are those of exl3_image.cuh. Limit: tensor core (two products a weight and row),
@@ -20,7 +20,7 @@
 namespace dsf::serve::ops::exl3 {
 
 inline constexpr int kWideArch = 90;
-inline constexpr int kWideGroups = 16, kWideRows = 4 * kWideGroups;  // of a tile
+inline constexpr int kWideGroups = 24, kWideRows = 4 * kWideGroups;  // of a tile
 inline constexpr int kConsumers = 256, kWideThreads = kConsumers + 128;  // registers are dealt out by warpgroups
 inline constexpr int kMaxSlots = 6, kBarrierBytes = 128;
 inline constexpr int kWideImageBytes = kWideGroups * kGroupBytes;
@@ -34,6 +34,36 @@ inline int slots_for(size_t smem_per_block, int fixed, int max_bits) {
 }
 
 #if DSF_HAVE_WGMMA
+__device__ inline void wgmma(float (&d)[96], const uint32_t* a, uint64_t b, int keep) {
+  asm volatile(
+      "{ .reg .pred p; setp.ne.b32 p, %101, 0; wgmma.mma_async.sync.aligned.m64n192k16.f32.f16.f16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, "
+      "%8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, "
+      "%24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39, "
+      "%40, %41, %42, %43, %44, %45, %46, %47, "
+      "%48, %49, %50, %51, %52, %53, %54, %55, "
+      "%56, %57, %58, %59, %60, %61, %62, %63, "
+      "%64, %65, %66, %67, %68, %69, %70, %71, "
+      "%72, %73, %74, %75, %76, %77, %78, %79, "
+      "%80, %81, %82, %83, %84, %85, %86, %87, "
+      "%88, %89, %90, %91, %92, %93, %94, %95}, "
+      "{%96, %97, %98, %99}, %100, p, 1, 1, 0; }\n"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
+        "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
+        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+        "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]),
+        "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]),
+        "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
+        "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
+        "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]),
+        "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
+        "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]),
+        "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]),
+        "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep));
+}
 __device__ inline void wgmma(float (&d)[64], const uint32_t* a, uint64_t b, int keep) {
   asm volatile(
       "{ .reg .pred p; setp.ne.b32 p, %69, 0; wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
@@ -153,7 +183,8 @@ __device__ inline uint64_t image_descriptor(const void* image) {
 template <int K, int Groups>
 __device__ __forceinline__ void wide_product(Ring& ring, const Tile& tile, float* result) {
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, q = lane % 4;
-  float acc[4 * Groups] = {}, sums[2 * Groups] = {}, total[2 * Groups] = {};
+  float acc[4 * Groups] = {}, sums[2 * Groups] = {};
+  float* const mine = result + q * kTileStride + warp * 16 + g;
   int chunk = 0, chunk_end = tile.kb / tile.chunks, half = warp % 2;
   asm volatile("" : "+r"(half));  // else the addresses of every width are prepared at once, in registers that are not there
   uint32_t low[16], high[16];
@@ -197,15 +228,17 @@ __device__ __forceinline__ void wide_product(Ring& ring, const Tile& tile, float
     __syncwarp();
     if (lane == 0) barrier_arrive(empty);
     if (b + 1 < chunk_end) continue;
+    // Chunks add up in the result tile, each value in the hands of one thread.
+#pragma unroll
+    for (int j = 0; j < Groups; ++j)
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        float* const to = mine + 4 * j * kTileStride + 8 * c;
+        *to = __fadd_rn(chunk == 0 ? 0.0f : *to, sums[2 * j + c]);
+        sums[2 * j + c] = 0;
+      }
     ++chunk, chunk_end = (chunk + 1) * tile.kb / tile.chunks;
-#pragma unroll
-    for (int i = 0; i < 2 * Groups; ++i) total[i] = __fadd_rn(total[i], sums[i]), sums[i] = 0;
   }
-  float* const mine = result + q * kTileStride + warp * 16 + g;
-#pragma unroll
-  for (int j = 0; j < Groups; ++j)
-#pragma unroll
-    for (int c = 0; c < 2; ++c) mine[4 * j * kTileStride + 8 * c] = total[2 * j + c];
 }
 
 template <int Groups>
@@ -224,8 +257,9 @@ __device__ __forceinline__ void wide_product(Ring& ring, const Tile& tile, float
 
 // Ends behind a barrier of the consumers: the result may be read. The caller puts another one behind its last read.
 __device__ __forceinline__ void wide_product(Ring& ring, const Tile& tile, float* result) {
-  if (tile.n_groups <= kWideGroups / 2) wide_product<kWideGroups / 2>(ring, tile, result);
-  else wide_product<kWideGroups>(ring, tile, result);
+  if (tile.n_groups <= 8) wide_product<8>(ring, tile, result);
+  else if (tile.n_groups <= 16) wide_product<16>(ring, tile, result);
+  else wide_product<24>(ring, tile, result);
   consumers_meet();
 }
 #endif
