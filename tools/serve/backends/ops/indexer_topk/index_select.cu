@@ -155,8 +155,11 @@ struct RowSource {
 // The rows of the candidate blocks.
 struct ListedRowSource {
   SelectRowsArgs a;
-  __device__ int count(int64_t) const { return static_cast<int>(a.max_blocks * a.block_size); }
-  __device__ int known(int64_t row) const { return a.visible[row] <= count(row) ? static_cast<int>(a.visible[row]) : INT32_MAX; }
+  // No more blocks can be listed than there are, and the list has no gaps.
+  __device__ int count(int64_t row) const {
+    return static_cast<int>(min(a.max_blocks, (a.visible[row] + a.block_size - 1) / a.block_size) * a.block_size);
+  }
+  __device__ int known(int64_t row) const { return a.visible[row] <= a.max_blocks * a.block_size ? static_cast<int>(a.visible[row]) : INT32_MAX; }
   __device__ int index(int64_t row, int i) const {
     const int size = static_cast<int>(a.block_size), block = a.blocks[row * a.max_blocks + i / size];
     return block < 0 ? -1 : block * size + i % size;
@@ -189,38 +192,45 @@ struct BlockSource {
   }
 };
 
+// The winners of the n values of a row, or of one tile of it, with PerThread of them in a thread.
+template <int PerThread, class Source>
+__device__ void select_tile(const Source& source, int64_t row, int n, uint32_t k, Shared& s, int32_t* out, uint2* winners) {
+  const int first = static_cast<int>(blockIdx.x) * kTile, visible = static_cast<int>(source.a.visible[row]);
+  const float* const score = source.a.score + row * source.a.n_keys;
+  uint32_t u[PerThread];
+#pragma unroll
+  for (int j = 0; j < PerThread; ++j) {
+    const int i = first + place_of<PerThread>(j);
+    u[j] = i < n ? source.bits(score, row, visible, i) : 0;
+  }
+  const auto index = [&](int j) { return source.index(row, first + place_of<PerThread>(j)); };
+  if (n <= kTile) {
+    const uint32_t found = select_best(u, k, s, [&](uint32_t place, int j) { out[place] = index(j); });
+    for (uint32_t i = found + threadIdx.x; i < k; i += kThreads) out[i] = -1;
+    return;
+  }
+  const uint32_t found = select_best(u, k, s, [&](uint32_t place, int j) {
+    winners[place] = make_uint2(u[j], static_cast<uint32_t>(index(j)));
+  });
+  for (uint32_t i = found + threadIdx.x; i < k; i += kThreads) winners[i] = make_uint2(0, 0);
+}
+
 template <class Source>
 __global__ void __launch_bounds__(kThreads) tile_kernel(Source source, int64_t k, int32_t* out, uint2* winners) {
   __shared__ Shared s;
   start_after_previous();
   const int64_t row = blockIdx.y;
-  const int n = source.count(row), first = static_cast<int>(blockIdx.x) * kTile, visible = static_cast<int>(source.a.visible[row]);
-  const float* const score = source.a.score + row * source.a.n_keys;
+  const int n = source.count(row);
   out += row * k;
   if (source.known(row) <= k) {
     if (blockIdx.x > 0) return;
     for (int i = threadIdx.x; i < k; i += kThreads) out[i] = i < source.known(row) ? i : -1;
     return;
   }
-  if (first >= n) return;
-  uint32_t u[kPerThread];
-#pragma unroll
-  for (int j = 0; j < kPerThread; ++j) {
-    const int i = first + place_of<kPerThread>(j);
-    u[j] = i < n ? source.bits(score, row, visible, i) : 0;
-  }
-  const auto index = [&](int j) { return source.index(row, first + place_of<kPerThread>(j)); };
-  if (n <= kTile) {
-    const uint32_t found =
-        select_best(u, static_cast<uint32_t>(k), s, [&](uint32_t place, int j) { out[place] = index(j); });
-    for (int i = found + threadIdx.x; i < k; i += kThreads) out[i] = -1;
-    return;
-  }
+  if (static_cast<int>(blockIdx.x) * kTile >= n) return;
   winners += (row * gridDim.x + blockIdx.x) * k;
-  const uint32_t found = select_best(u, static_cast<uint32_t>(k), s, [&](uint32_t place, int j) {
-    winners[place] = make_uint2(u[j], static_cast<uint32_t>(index(j)));
-  });
-  for (int i = found + threadIdx.x; i < k; i += kThreads) winners[i] = make_uint2(0, 0);
+  if (n <= kThreads) select_tile<1>(source, row, n, static_cast<uint32_t>(k), s, out, winners);
+  else select_tile<kPerThread>(source, row, n, static_cast<uint32_t>(k), s, out, winners);
 }
 
 template <class Source>
