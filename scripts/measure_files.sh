@@ -26,7 +26,7 @@ cached() { awk '/^Cached:/ {print $2}' /proc/meminfo; }
 
 echo "machine: $(nproc) cores, load $(cut -d' ' -f1-3 /proc/loadavg), $(date -u +%F)"
 mkdir -p files
-for i in $(seq "$gib"); do openssl enc -aes-128-ctr -K 0 -iv "$i" -in /dev/zero 2>/dev/null | head -c 1G >"files/$i.bin"; done
+for i in $(seq "$gib"); do head -c 1G /dev/zero | openssl enc -aes-128-ctr -K 0 -iv "$i" >"files/$i.bin" 2>/dev/null; done
 (cd files && sha256sum *.bin >SHA256SUMS)
 sync
 for pass in 1 2 3; do

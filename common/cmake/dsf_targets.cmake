@@ -69,7 +69,7 @@ function(dsf_tool name)
   _dsf_common(dsf-${name})
   target_link_libraries(dsf-${name} PRIVATE dsf_tool_${name} dsf::cli)
   set_target_properties(dsf-${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
-  install(TARGETS dsf-${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  dsf_install_tool(${name})
 endfunction()
 
 function(dsf_test name)

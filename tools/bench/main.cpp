@@ -43,9 +43,9 @@ Result<int> measure(const RawOptions& raw, cli::Args args) {
 Result<int> body(cli::Args args) {
   All all;
   cli::App app(info());
-  add_run_flags(app, all.run, true);
+  add_run_flags(app, all.run);
   app.common(all.run.common, cli::kJson);
-  cli::Command& run = app.subcommand("run", "the same as without a subcommand; its --help has every flag");
+  cli::Command& run = app.subcommand("run", "the same as without a subcommand");
   add_run_flags(run, all.run);
   run.common(all.run.common, cli::kJson);
   cli::Command& compare = app.subcommand("compare", "compare two or more result directories; refuses runs that differ in what they measured");

@@ -185,12 +185,12 @@ Result<std::vector<int64_t>> parse_levels(const std::string& text) {
   return out;
 }
 
-void add_target_flags(cli::Command& c, RawOptions& raw, bool brief) {
+void add_target_flags(cli::Command& c, RawOptions& raw) {
   c.group("Server")
       .option("--base-url,--url", raw.base_url, "base URL of the API, or of the server (then /v1)", "URL")
       .option("--model", raw.model, "served model id", "ID")
       .option("--thinking", raw.thinking, "off, on, low, medium, high, max or 1..100; a comma list runs several", "MODE");
-  c.group(brief ? "" : "How to reach it")
+  c.rare_group("How to reach it")
       .choice("--endpoint", raw.endpoint, {"chat", "completions"}, "which API to call")
       .choice("--thinking-style", raw.thinking_style, {"auto", "both", "kwargs", "top", "none"}, "how the mode travels")
       .choice("--max-tokens-field", raw.max_tokens_field, {"max_tokens", "max_completion_tokens"}, "name of the cap")
@@ -204,8 +204,8 @@ void add_target_flags(cli::Command& c, RawOptions& raw, bool brief) {
       .duration("--request-timeout", raw.request_timeout_us, "time for a whole request");
 }
 
-void add_run_flags(cli::Command& c, RawOptions& raw, bool brief) {
-  add_target_flags(c, raw, brief);
+void add_run_flags(cli::Command& c, RawOptions& raw) {
+  add_target_flags(c, raw);
   c.group("What to measure")
       .option("--label", raw.label, "name of the engine in tables", "NAME")
       .option("--input-lines", raw.input_lines, "body lines of a prompt; a comma list is a sweep", "N")
@@ -216,7 +216,7 @@ void add_run_flags(cli::Command& c, RawOptions& raw, bool brief) {
       .flag("--matrix", raw.matrix, "decode and prefill passes of off and 75: 144 requests a repeat")
       .option("--out", raw.out, "result directory; must be new or empty", "DIR")
       .flag("--resume", raw.resume, "go on with the interrupted run in --out");
-  c.group(brief ? "" : "Prompts, warm-up and loops")
+  c.rare_group("Prompts, warm-up and loops")
       .option("--input-tokens", raw.input_tokens, "fit every prompt to so many tokens with the server's /tokenize", 0, 10'000'000)
       .option("--prompt-style", raw.prompt_style, "words, file:PATH or dataset:PATH (JSON lines)", "STYLE")
       .option("--order", raw.order, "asc, desc or shuffle:SEED", "ORDER")
@@ -225,7 +225,7 @@ void add_run_flags(cli::Command& c, RawOptions& raw, bool brief) {
       .option("--requests-per-level", raw.requests_per_level, "closed loop: so many requests a level, C of them at any time", 0, 1'000'000)
       .option("--steady-trim", raw.steady_trim, "share cut off both ends of the steady window", 0, 0.4)
       .flag("--new-connections", raw.new_connections, "open a connection for every request, inside its time");
-  c.group(brief ? "" : "Requests")
+  c.rare_group("Requests")
       .option("--temperature", raw.temperature, "sampling temperature", 0, 10)
       .option("--top-p", raw.top_p, "nucleus; not sent by default", 0, 1)
       .option("--sample-seed", raw.sample_seed, "seed for the server; not sent by default", 0)
@@ -233,7 +233,7 @@ void add_run_flags(cli::Command& c, RawOptions& raw, bool brief) {
       .option("--extra-body", raw.extra_body, "merged into every request", "JSON")
       .list("--engine-only", raw.engine_only, "member of --extra-body that a comparison ignores", "NAME")
       .option("--cache-salt", raw.cache_salt, "cache_salt of every request; auto makes a fresh one", "TEXT");
-  c.group(brief ? "" : "Procedure and validity")
+  c.rare_group("Procedure and validity")
       .flag("--no-probe", raw.no_probe, "send standard members only, ask nothing first")
       .choice("--latency-probe", raw.latency_probe, {"none", "api", "generation"}, "measure the floor of a round trip first")
       .flag("--coherence", raw.coherence, "ask a question with a known answer first; a wrong one fails the run")
@@ -249,7 +249,7 @@ void add_run_flags(cli::Command& c, RawOptions& raw, bool brief) {
       .list("--meta", raw.meta, "fact for the record, as weights.revision=abc", "KEY=VALUE")
       .option("--meta-file", raw.meta_file, "facts for the record", "JSON")
       .flag("--save-text", raw.save_text, "keep replies, not only their hashes");
-  c.group(brief ? "" : "Open loop and sessions")
+  c.rare_group("Open loop and sessions")
       .option("--rate", raw.rate, "requests per second instead of the matrix; a comma list is a sweep", "X")
       .choice("--arrivals", raw.arrivals, {"constant", "poisson", "gamma"}, "spacing of the requests")
       .option("--burstiness", raw.burstiness, "shape of gamma gaps; below 1 is burstier than poisson", 0.01, 1000)

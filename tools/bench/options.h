@@ -23,9 +23,8 @@ struct RawOptions {
 };
 
 // Adds the flags that say which server is asked and how; those of a whole run.
-// brief: the rarer flags work but are not in this command's --help.
-void add_target_flags(cli::Command& command, RawOptions& raw, bool brief = false);
-void add_run_flags(cli::Command& command, RawOptions& raw, bool brief = false);
+void add_target_flags(cli::Command& command, RawOptions& raw);
+void add_run_flags(cli::Command& command, RawOptions& raw);
 // One plan for each value of a sweep (--input-lines 27,270 or --rate 1,2), each with a folder of its own below --out. Errors: kUsage.
 Result<std::vector<Plan>> make_plans(const RawOptions& raw, cli::Args args);
 // The only plan of raw options without a sweep. Errors: kUsage.

@@ -291,9 +291,10 @@ void Engine::hash_loop() {
     file.hashing = true;
     const uint64_t piece = file.frontier;
     lock.unlock();
-    const Result<void> hashed = file.hash_piece(piece);
+    Result<void> hashed = file.hash_piece(piece);
     // One piece late, so that the hashing does not wait for the piece whose writing has just begun.
-    if (file.journal && piece > 0) io::drop_written(file.part, file.piece_begin(piece - 1), file.piece_bytes);
+    if (hashed && file.journal && piece > 0)
+      hashed = io::drop_written(file.part, file.piece_begin(piece - 1), file.piece_bytes);
     lock.lock();
     file.hashing = false;
     if (file.phase != Phase::kOpen) continue;

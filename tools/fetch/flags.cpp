@@ -47,7 +47,7 @@ void get_flags(cli::Command& c, Raw& raw) {
   c.duration("--wait", raw.wait_us, "wait for another process in the same folder; default not at all");
   filter_flags(c, raw);
   c.list("--role", raw.roles, "take files of this role: weights, index, config, tokenizer, ... (repeatable)", "ROLE");
-  c.group("Transfer");
+  c.rare_group("Transfer");
   c.option("--files", raw.files, "files open at once; default 4", 1, 64);
   c.bytes("--piece", raw.piece, "piece size; default 16MiB, 64MiB for files from 8GiB on");
   c.bytes("--window", raw.window, "how far transfers may run ahead of the hashes; default 4GiB");
@@ -75,7 +75,7 @@ void tensors_flags(cli::Command& c, Raw& raw) {
   c.flag("--allow-open", raw.allow_open, "take what the Hub has now for an open pin");
   c.option("--require-signature", raw.signature_key, "the pin must be signed by this Ed25519 public key (PEM)", "KEY");
   c.flag("--allow-constant", raw.allow_constant, "accept a tensor whose bytes are all equal");
-  c.group("Transfer");
+  c.rare_group("Transfer");
   c.bytes("--limit-rate", raw.limit_rate, "bytes per second over all connections");
   c.duration("--stall-time", raw.stall_us, "give up a connection after this long without a byte; default 30s");
   remote_flags(c, raw);
@@ -116,8 +116,7 @@ Result<std::shared_ptr<hub::Shared>> connect(const Raw& raw) {
   s.offline = s.offline || raw.offline;
   if (raw.stall_us > 0) s.stall_timeout_us = raw.stall_us;
   if (raw.limit_rate > 0)
-    s.http.max_recv_bytes_per_s =
-        static_cast<int64_t>(std::max<uint64_t>(1024, raw.limit_rate / static_cast<uint64_t>(raw.connections())));
+    s.http.pace = std::make_shared<http::Pace>(static_cast<int64_t>(std::min(raw.limit_rate, uint64_t{1} << 50)));
   hub::RetryPolicy policy;
   policy.attempts = static_cast<int>(raw.retries);
   if (const std::string proxy = hub::proxy_for(hub::process_environment, s.endpoint); !proxy.empty())

@@ -135,7 +135,7 @@ void add_flags(cli::Command& command, RawOptions& raw) {
   command.option("--api-key-file", raw.api_key_file, "file with the key that clients must send", "FILE");
   command.bytes("--max-body", raw.max_body, "largest request body");
   command.option("--max-queue", raw.max_queue, "requests that may wait; more get 429", 0, 100000);
-  command.group("Requests").option("--max-reply", raw.max_reply, "cap of max_tokens; 0 is the context", 0, INT32_MAX);
+  command.rare_group("Requests").option("--max-reply", raw.max_reply, "cap of max_tokens; 0 is the context", 0, INT32_MAX);
   command.option("--thinking", raw.thinking, "of requests that do not say: off, or effort 1 to 100", "EFFORT");
   command.option("--temperature", raw.temperature, "default; else the checkpoint's", 0, 100);
   command.option("--top-p", raw.top_p, "default; else the checkpoint's", 0, 1);
@@ -144,11 +144,11 @@ void add_flags(cli::Command& command, RawOptions& raw) {
   command.flag("--deterministic-seed", raw.deterministic_seed, "no seed given: from the prompt alone");
   command.flag("--parse-special", raw.parse_special, "chat text may spell control tokens (parity tests)");
   command.flag("--rescue-unclosed-thinking", raw.rescue_unclosed, "unfinished reasoning becomes the content");
-  command.group("Time").duration("--keepalive", raw.keepalive_us, "SSE comments before the first token");
+  command.rare_group("Time").duration("--keepalive", raw.keepalive_us, "SSE comments before the first token");
   command.duration("--queue-timeout", raw.queue_timeout_us, "longest wait for a session; 0s is none");
   command.duration("--request-timeout", raw.request_timeout_us, "longest request; 0s is none");
   command.duration("--drain-timeout", raw.drain_timeout_us, "for running requests after SIGTERM");
-  command.group("Log").flag("--request-log", raw.request_log, "one JSON line per request on stderr");
+  command.rare_group("Log").flag("--request-log", raw.request_log, "one JSON line per request on stderr");
   command.common(raw.common, cli::kJobs);
 }
 

@@ -24,6 +24,10 @@ struct Command::Impl {
 // An option's type for people: "TEXT:{auto,always}" is "auto|always", "N:INT in [0 - 4096]" is "N".
 std::string placeholder(std::string type);
 
+// A rare group's title has this before it inside CLI11.
+constexpr char kRareMark = '+';
+inline std::string shown_title(const std::string& group) { return group.substr(group.starts_with(kRareMark) ? 1 : 0); }
+
 // Every command with its options, as a section of the manual.
 std::string manual_options(const CLI::App& root);
 

@@ -43,11 +43,11 @@ std::string options_of(const CLI::App& app) {
     std::string flags;
     for (const CLI::Option* o :
          app.get_options([&](const CLI::Option* x) { return x->nonpositional() && x->get_group() == group; })) {
-      if (o == app.get_help_ptr() || o == app.get_version_ptr()) continue;
+      if (o == app.get_help_ptr() || o == app.get_help_all_ptr() || o == app.get_version_ptr()) continue;
       const std::string variable = o->get_envname().empty() ? "" : " (`" + o->get_envname() + "`)";
       flags += entry(names_of(*o), text_of(o->get_description()) + variable);
     }
-    if (!flags.empty()) out += "*" + group + "*\n\n" + flags;
+    if (!flags.empty()) out += "*" + shown_title(group) + "*\n\n" + flags;
   }
   return out;
 }

@@ -1,13 +1,13 @@
 #include "dsf/engram/packed_writer.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "dsf/base/check.h"
 #include "dsf/base/numeric.h"
 #include "dsf/codec/sha256.h"
+#include "dsf/io/page_cache.h"
 #include "dsf/json/json.h"
 
 namespace dsf::engram {
@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Bounds dirty pages: on unified-memory machines they are GPU memory.
-constexpr uint64_t kSyncEveryBytes = 256 * kMiB;
+constexpr uint64_t kSyncEveryBytes = 64 * kMiB;
 
 fs::path beside(const fs::path& target, const char* suffix) {
   return target.parent_path() / ("." + target.filename().string() + suffix);
@@ -30,11 +30,6 @@ std::string journal_header(const PackedHeader& h, std::string_view source) {
                                  {"row_bytes", h.row_bytes},
                                  {"block_rows", kPackBlockRows},
                                  {"source", std::string(source)}});
-}
-
-Result<void> sync_to_disk(int fd, const fs::path& path) {
-  if (::fdatasync(fd) != 0) return fail(io::errno_error(path, "fdatasync failed"));
-  return {};
 }
 
 }  // namespace
@@ -83,7 +78,7 @@ Result<PackedWriter> PackedWriter::resume(const fs::path& target, const PackedHe
     for (uint64_t i = 0; i < good; ++i) DSF_OK(w.journal_->add(i, w.block_sha256_[static_cast<size_t>(i)]));
   }
   w.rows_ = std::min(good * kPackBlockRows, header.hi - header.lo);
-  w.synced_ = w.syncing_to_ = kPackedHeaderBytes + w.rows_ * header.row_bytes;
+  w.syncing_to_ = kPackedHeaderBytes + w.rows_ * header.row_bytes;
   return w;
 }
 
@@ -131,9 +126,10 @@ Result<void> PackedWriter::append_records(std::span<const std::byte> records) {
   DSF_CHECK(n * header_.row_bytes == records.size() && rows_ + n <= header_.hi - header_.lo,
             "whole records, no more than the header says");
   DSF_CHECK(!journal_ || rows_ % kPackBlockRows == 0, "journaled files grow by whole blocks");
-  DSF_OK(io::write_at(fd_, kPackedHeaderBytes + rows_ * header_.row_bytes, records));
+  const uint64_t begin = kPackedHeaderBytes + rows_ * header_.row_bytes, end = begin + records.size();
+  DSF_OK(io::write_at(fd_, begin, records));
+  io::start_writeback(fd_, begin, records.size());
   rows_ += n;
-  const uint64_t end = kPackedHeaderBytes + rows_ * header_.row_bytes;
   if (end - syncing_to_ < kSyncEveryBytes) return {};
   DSF_OK(finish_sync());
   start_sync();
@@ -145,19 +141,14 @@ Result<void> PackedWriter::note_digest(const codec::Digest& digest) {
   return journal_ ? journal_->add(block_sha256_.size() - 1, block_sha256_.back()) : Result<void>();
 }
 
-// The disk works while the next blocks are read: a sync runs beside them and is waited for when the next one is due.
+// The disk works while the next blocks are read: what has been written is waited for when the next window is due.
 void PackedWriter::start_sync() {
-  syncing_to_ = kPackedHeaderBytes + rows_ * header_.row_bytes;
-  syncing_ = std::async(std::launch::async, [fd = fd_.get(), path = part_] { return sync_to_disk(fd, path); });
+  const uint64_t from = std::exchange(syncing_to_, kPackedHeaderBytes + rows_ * header_.row_bytes);
+  syncing_ =
+      std::async(std::launch::async, [this, from, to = syncing_to_] { return io::drop_written(fd_, from, to - from); });
 }
 
-Result<void> PackedWriter::finish_sync() {
-  if (!syncing_.valid()) return {};
-  DSF_OK(syncing_.get());
-  io::drop_page_cache(fd_, synced_, syncing_to_ - synced_);
-  synced_ = syncing_to_;
-  return {};
-}
+Result<void> PackedWriter::finish_sync() { return syncing_.valid() ? syncing_.get() : Result<void>(); }
 
 Result<void> PackedWriter::finish() {
   if (rows_ != header_.hi - header_.lo)

@@ -38,24 +38,7 @@ struct Hop {
   bool headers_done = false;
   bool stopped = false;  // a callback said no
   bool too_large = false;
-  struct Pace* pace = nullptr;
-};
-
-// The speed limit of one client. libcurl's own reads far ahead before it begins to wait; sleeping between blocks holds
-// the peer back by its full window.
-struct Pace {
-  int64_t bytes_per_s = 0, paid_until_ns = 0;
-  // False when the request was stopped meanwhile.
-  bool pay(size_t bytes, const Request& request) {
-    if (bytes_per_s <= 0) return true;
-    const double cost_ns = static_cast<double>(bytes) * 1e9 / static_cast<double>(bytes_per_s);
-    paid_until_ns = std::max(paid_until_ns, monotonic_ns()) + static_cast<int64_t>(cost_ns);
-    for (int64_t left = paid_until_ns - monotonic_ns(); left > 0; left = paid_until_ns - monotonic_ns()) {
-      if (request.stop && request.stop()) return false;
-      std::this_thread::sleep_for(std::chrono::nanoseconds(std::min<int64_t>(left, 50'000'000)));
-    }
-    return true;
-  }
+  Pace* pace = nullptr;
 };
 
 // The last block of headers is complete.
@@ -110,7 +93,7 @@ size_t on_data(char* data, size_t size, size_t n, void* user) {
   const int64_t now = monotonic_ns();
   hop.last_activity_ns = now;
   if (hop.follow) return bytes;
-  if (hop.pace != nullptr && !hop.pace->pay(bytes, *hop.request)) {
+  if (hop.pace != nullptr && !hop.pace->pay(bytes, hop.request->stop)) {
     hop.stopped = true;
     return 0;
   }
@@ -210,11 +193,25 @@ Result<curl_slist*> header_list(const Request& request, bool keep_credentials) {
 
 }  // namespace
 
+bool Pace::pay(size_t bytes, const std::function<bool()>& stop) {
+  int64_t until_ns = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    const double cost_ns = static_cast<double>(bytes) * 1e9 / static_cast<double>(bytes_per_s_);
+    paid_until_ns_ = std::max(paid_until_ns_, monotonic_ns()) + static_cast<int64_t>(cost_ns);
+    until_ns = paid_until_ns_;
+  }
+  for (int64_t left = until_ns - monotonic_ns(); left > 0; left = until_ns - monotonic_ns()) {
+    if (stop && stop()) return false;
+    std::this_thread::sleep_for(std::chrono::nanoseconds(std::min<int64_t>(left, 50'000'000)));
+  }
+  return true;
+}
+
 struct Client::Impl {
   explicit Impl(ClientOptions o) : options(std::move(o)) {
     static std::once_flag once;
     std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
-    pace.bytes_per_s = options.max_recv_bytes_per_s;
     multi = curl_multi_init();
     easy = curl_easy_init();
     DSF_CHECK(multi != nullptr && easy != nullptr, "libcurl has no memory for a handle");
@@ -277,7 +274,6 @@ struct Client::Impl {
   ClientOptions options;
   CURLM* multi = nullptr;
   CURL* easy = nullptr;
-  Pace pace;
 };
 
 // Pumps the transfer until curl says done, or one of our clocks or the stop function ends it.
@@ -331,7 +327,7 @@ Result<void> Client::Impl::run_hop(const Request& request, const std::string& me
   set(CURLOPT_XFERINFODATA, &upload);
   set(CURLOPT_NOPROGRESS, 0L);
   hop.request = &request;
-  hop.pace = &pace;
+  hop.pace = options.pace.get();
   hop.last_activity_ns = monotonic_ns();
   curl_multi_add_handle(multi, easy);
   const Result<CURLcode> done = drive(request, text, deadline_ns, hop);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 
 namespace dsf::io {
 
@@ -12,10 +13,17 @@ void start_writeback(const Fd& fd, uint64_t offset, uint64_t n_bytes) {
   (void)::sync_file_range(fd.get(), static_cast<off64_t>(offset), static_cast<off64_t>(n_bytes), SYNC_FILE_RANGE_WRITE);
 }
 
-void drop_written(const Fd& fd, uint64_t offset, uint64_t n_bytes) {
-  (void)::sync_file_range(fd.get(), static_cast<off64_t>(offset), static_cast<off64_t>(n_bytes),
-                          SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+Result<void> drop_written(const Fd& fd, uint64_t offset, uint64_t n_bytes) {
+  constexpr unsigned kWait = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+  const int rc = ::sync_file_range(fd.get(), static_cast<off64_t>(offset), static_cast<off64_t>(n_bytes), kWait);
+  if (rc != 0 && errno != EINVAL && errno != ESPIPE && errno != ENOSYS)
+    return fail(errno_error(fd.path(), "writing to the device failed"));
   drop_page_cache(fd, offset, n_bytes);
+  return {};
+}
+
+void prefetch(const Fd& fd, uint64_t offset, uint64_t n_bytes) {
+  (void)posix_fadvise(fd.get(), static_cast<off_t>(offset), static_cast<off_t>(n_bytes), POSIX_FADV_WILLNEED);
 }
 
 Result<uint64_t> resident_bytes(const fs::path& path) {

@@ -154,6 +154,37 @@ TEST_CASE("continuous usage and token ids let a client weigh every chunk") {
   CHECK(static_cast<int64_t>(ids) == before);
 }
 
+// Text that the decoder or a stop string held back comes with the last token: a client may take every chunk for a token
+// or more.
+TEST_CASE("a stream has no more visible chunks than tokens, wherever the length cuts it") {
+  const LiveServer live(babble());
+  for (const char* path : {"/v1/chat/completions", "/v1/completions"}) {
+    for (int n = 1; n <= 24; ++n) {
+      const std::string more =
+          R"("stream":true,"temperature":0,"ignore_eos":true,"stop":["zzzz"],"stream_options":{"include_usage":true},"max_tokens":)" +
+          std::to_string(n);
+      const bool chat = std::string(path).find("chat") != std::string::npos;
+      const auto response =
+          live.post(path, chat ? chat_body("cut " + std::to_string(n), more)
+                               : R"({"model":"m","prompt":"cut )" + std::to_string(n) + R"(",)" + more + "}");
+      REQUIRE_MESSAGE(response.status == 200, response.body);
+      int64_t visible = 0;
+      const Events events = events_of(response.body);
+      for (const json::Value& event : events.items) {
+        if (at(event, {"choices"}).as_array().empty()) continue;
+        const json::Value choice = at(event, {"choices", 0});
+        const auto has_text = [](const json::Value& v) { return v.is_string() && !v.as_string().empty(); };
+        if (has_text(at(choice, {"text"})) || has_text(at(choice, {"delta", "content"})) ||
+            has_text(at(choice, {"delta", "reasoning_content"})))
+          ++visible;
+      }
+      CAPTURE(n);
+      CHECK(at(events.items.back(), {"usage", "completion_tokens"}).to_i64() == n);
+      CHECK(visible <= n);
+    }
+  }
+}
+
 TEST_CASE("tool calls are parsed, streamed in fragments and finish as tool_calls") {
   Setup setup;
   setup.reply = [](const std::string&) { return std::string(kCall); };

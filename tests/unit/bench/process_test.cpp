@@ -7,9 +7,7 @@
 #include <unistd.h>
 
 #include <array>
-#include <cctype>
 #include <cstdio>
-#include <set>
 
 #include "tests/unit/bench/fixture.h"
 
@@ -155,25 +153,4 @@ TEST_CASE("kill -9 in the middle of a level leaves a record that can be read up 
   CHECK(data->state == "killed");
   CHECK(data->requests.size() == 1);
   CHECK(write_derived(dir / "a")->code == Code::kNo);
-}
-
-TEST_CASE("--help names every flag group, and every flag of it stands in the manual") {
-  std::string help;
-  for (const char* command : {"", "run", "compare", "report", "recompute", "prompts", "probe", "mock", "selftest"}) {
-    const std::string line = std::string(DSF_BENCH_PROGRAM) + " " + command + " --help";
-    FILE* pipe = popen(line.c_str(), "r");
-    REQUIRE(pipe != nullptr);
-    std::array<char, 4096> buffer{};
-    while (const size_t n = fread(buffer.data(), 1, buffer.size(), pipe)) help.append(buffer.data(), n);
-    CHECK(pclose(pipe) == 0);
-  }
-  const std::string manual = text_of(std::filesystem::path(DSF_BENCH_MANUAL));
-  std::set<std::string> flags;
-  for (size_t at = help.find("--"); at != std::string::npos; at = help.find("--", at + 2)) {
-    size_t end = at + 2;
-    while (end < help.size() && (std::isalnum(static_cast<unsigned char>(help[end])) != 0 || help[end] == '-')) ++end;
-    if (end > at + 3 && (at == 0 || help[at - 1] == ' ' || help[at - 1] == ',')) flags.insert(help.substr(at, end - at));
-  }
-  CHECK(flags.size() > 60);
-  for (const auto& flag : flags) CHECK_MESSAGE(manual.find(flag) != std::string::npos, flag << " is not in the manual");
 }

@@ -50,13 +50,45 @@ TEST_CASE("anchors hold a pattern, their absence lets anything stand around it")
 }
 
 TEST_CASE("wrong and unsupported expressions are refused") {
-  for (const char* pattern :
-       {"(",      "a)",  "[a",  "*a",   "a**", "a{2,1}", "a{x}",        "\\",    "(?=a)", "(?<n>a)",   "\\b",
-        "\\p{L}", "\\1", "a$b", "(a$)", "b^a", "[b-a]",  "a{99999999}", "\\u12", "a++",   "(a*){1000}"}) {
+  for (const char* pattern : {"(",
+                              "a)",
+                              "[a",
+                              "*a",
+                              "a**",
+                              "a{2,1}",
+                              "a{x}",
+                              "\\",
+                              "(?=a)",
+                              "(?<n>a)",
+                              "\\b",
+                              "\\p{L}",
+                              "\\1",
+                              "a$b",
+                              "(a$)",
+                              "b^a",
+                              "[b-a]",
+                              "a{99999999}",
+                              "\\u12",
+                              "a++",
+                              "(a*){1000}",
+                              "((.{1,60}){1,60}){1,60}x",
+                              "(ab{1,400}){1,400}",
+                              "(a{60000}|b{60000}){1,2}",
+                              "((((a{9999}){9999}){9999}){9999}){9999}"}) {
     CAPTURE(pattern);
     const auto out = serve::grammar::of_regex(pattern, "p");
     REQUIRE_FALSE(out.has_value());
     CHECK(out.error().code == Code::kUsage);
     CHECK(out.error().subject == "p");
   }
+}
+
+TEST_CASE("wide repetitions are fine as long as their counts can be kept in mind") {
+  const auto words = serve::grammar::of_regex("([a-z]{1,100} ){1,500}", "p");
+  REQUIRE(words.has_value());
+  CHECK(is_text(*words, "ab c "));
+  CHECK_FALSE(is_text(*words, "ab c"));
+  const auto unclear = serve::grammar::of_regex("(ab{1,300}){1,300}", "p");
+  REQUIRE(unclear.has_value());
+  CHECK(is_text(*unclear, "abbab"));
 }

@@ -214,3 +214,27 @@ TEST_CASE("HEAD has no body but its headers") {
   CHECK(answer->body.empty());
   CHECK(http::find_header(answer->headers, "content-length") == "4");
 }
+
+TEST_CASE("clients that share a pace are as fast together as one alone may be") {
+  const auto server =
+      serve([](const http::ServerRequest&, http::ResponseWriter& w) { w.send(200, {}, std::string(100'000, 'x')); });
+  const auto pace = std::make_shared<http::Pace>(1'000'000);
+  const int64_t start = monotonic_ns();
+  std::atomic<int> whole = 0;
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 4; ++i)
+    clients.emplace_back([&] {
+      http::ClientOptions options;
+      options.pace = pace;
+      const auto answer = http::Client(options).perform(get(server->base_url() + "/x"));
+      if (answer && answer->body.size() == 100'000) ++whole;
+    });
+  for (std::thread& c : clients) c.join();
+  CHECK(whole == 4);
+  CHECK(monotonic_ns() - start >= 399'000'000);  // 400,000 bytes at 1,000,000 a second
+}
+
+TEST_CASE("a stopped request does not wait for its share of the pace") {
+  http::Pace pace(1);
+  CHECK_FALSE(pace.pay(1'000'000, [] { return true; }));
+}

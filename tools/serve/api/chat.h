@@ -56,7 +56,8 @@ class ChatReply final : public Reply {
   tokenizer::OutputParser parser_;
   int64_t n_tokens_ = 0;
   int32_t stop_token_ = -1;
-  std::vector<json::Value> chunks_;
+  bool finished_ = false;
+  std::vector<tokenizer::Event> events_;  // not sent yet (streaming)
   json::Value pending_logprobs_ =
       json::Value::array();  // of tokens whose text has not been sent yet (streaming), or of all
   json::Value pending_ids_ = json::Value::array();

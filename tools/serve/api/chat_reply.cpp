@@ -39,10 +39,17 @@ void ChatReply::finish(const End* end) {
   if (end != nullptr && end->reason == EndReason::kStopToken) stop_token_ = end->stop_token;
   if (cause != tokenizer::EndCause::kStop) emit(parser_.push(decoder_.finish(), 0));
   emit(parser_.finish(cause));
-  if (streaming_) chunks_.push_back(chunk(json::Value::object(), finish_reason()));
+  finished_ = true;
 }
 
-std::vector<json::Value> ChatReply::take_chunks() { return std::exchange(chunks_, {}); }
+std::vector<json::Value> ChatReply::take_chunks() {
+  std::vector<json::Value> out;
+  for (const tokenizer::Event& event : std::exchange(events_, {})) {
+    if (json::Value delta = delta_of(event); !delta.is_null()) out.push_back(chunk(std::move(delta), nullptr));
+  }
+  if (finished_) out.push_back(chunk(json::Value::object(), finish_reason()));
+  return out;
+}
 
 // A chunk carries what was sampled since the last one, whether or not its text shows.
 json::Value ChatReply::chunk(json::Value delta, json::Value finish_reason) {
@@ -65,7 +72,11 @@ json::Value ChatReply::chunk(json::Value delta, json::Value finish_reason) {
 void ChatReply::emit(const std::vector<tokenizer::Event>& events) {
   if (!streaming_) return;
   for (const tokenizer::Event& event : events) {
-    if (json::Value delta = delta_of(event); !delta.is_null()) chunks_.push_back(chunk(std::move(delta), nullptr));
+    const bool goes_on = !events_.empty() && events_.back().kind == event.kind && events_.back().call == event.call;
+    if (goes_on && event.kind != EventKind::kCallBegin)
+      events_.back().text += event.text;
+    else
+      events_.push_back(event);
   }
 }
 

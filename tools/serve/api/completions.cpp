@@ -134,7 +134,6 @@ bool TextReply::token(const Choice& c) {
   if (plan_.common.return_token_ids) ids_.push(c.id);
   const bool silent = c.id == eos_ && !plan_.common.ignore_eos;
   if (!silent) text_ += stops_.push(decoder_.push(c.id));
-  if (plan_.common.stream.on && !text_.empty()) chunks_.push_back(choice(std::exchange(text_, {}), false));
   return stops_.matched() == nullptr;
 }
 
@@ -146,10 +145,13 @@ void TextReply::finish(const End* end) {
   if (stops_.matched() != nullptr) stop_reason_ = *stops_.matched();
   if (end != nullptr && end->reason == EndReason::kLength) finish_ = "length";
   if (end != nullptr && end->reason == EndReason::kStopToken) stop_reason_ = end->stop_token;
-  if (plan_.common.stream.on) chunks_.push_back(choice(std::exchange(text_, {}), true));
+  finished_ = true;
 }
 
-std::vector<json::Value> TextReply::take_chunks() { return std::exchange(chunks_, {}); }
+std::vector<json::Value> TextReply::take_chunks() {
+  if (!finished_ && text_.empty()) return {};
+  return {choice(std::exchange(text_, {}), finished_)};
+}
 
 json::Value TextReply::take_logprobs() {
   if (plan_.logprobs < 0) return {};

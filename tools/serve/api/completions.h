@@ -50,7 +50,7 @@ class TextReply final : public Reply {
   int64_t n_tokens_ = 0, offset_ = 0;
   json::Value tokens_ = json::Value::array(), token_logprobs_ = json::Value::array(),
               top_logprobs_ = json::Value::array(), text_offset_ = json::Value::array(), ids_ = json::Value::array();
-  std::vector<json::Value> chunks_;
+  bool finished_ = false;
 };
 
 }  // namespace dsf::serve

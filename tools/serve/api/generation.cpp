@@ -159,13 +159,15 @@ class Driver {
     if (!batch.tokens.empty()) {
       note_tokens(lane, batch.tokens.size(), now);
       for (const Choice& choice : batch.tokens) {
-        const bool more = part.reply->token(choice);
-        flush(part);
-        if (!more) return ended(index, nullptr);
+        if (!part.reply->token(choice)) return ended(index, nullptr);
+        // The last token's chunk waits for the end, which may free text that was held back: no more chunks than tokens.
+        if (&choice != &batch.tokens.back() || !batch.end) flush(part);
       }
     }
-    if (batch.end) return is_failure(batch.end->reason) ? failed(index, *batch.end) : ended(index, &*batch.end);
-    return true;
+    if (!batch.end) return true;
+    if (!is_failure(batch.end->reason)) return ended(index, &*batch.end);
+    flush(part);
+    return failed(index, *batch.end);
   }
 
   // The headers wait for admission, so that a refusal can still be a plain HTTP status.

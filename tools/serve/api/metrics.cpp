@@ -189,7 +189,8 @@ std::string Metrics::text(const std::string& model_name, const SchedulerCounters
   w.one("vllm:num_preemptions_total", "counter", "Requests preempted.", 0);
   w.one("vllm:prompt_tokens_total", "counter", "Prompt tokens computed.", static_cast<double>(counters.prompt_tokens));
   w.one("vllm:generation_tokens_total", "counter", "Tokens generated.", static_cast<double>(counters.generated_tokens));
-  w.one("vllm:spec_decode_num_draft_tokens_total", "counter", "Drafts verified.", static_cast<double>(counters.drafted_tokens));
+  w.one("vllm:spec_decode_num_draft_tokens_total", "counter", "Drafts verified.",
+        static_cast<double>(counters.drafted_tokens));
   w.one("vllm:spec_decode_num_accepted_tokens_total", "counter", "Drafts that were what would have been chosen.",
         static_cast<double>(counters.accepted_tokens));
   w.head("vllm:request_success_total", "counter", "Generations by the way they ended.");

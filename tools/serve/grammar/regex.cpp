@@ -10,6 +10,7 @@ namespace dsf::serve::grammar {
 namespace {
 
 constexpr int64_t kMaxRepeats = 65'536, kMaxEmptyRepeats = 64;
+constexpr int64_t kMaxPlaces = 100'000;  // a matcher may have to keep all of them in mind at once, every byte anew
 constexpr int kMaxGroups = 100;
 
 struct Expr {
@@ -17,6 +18,7 @@ struct Expr {
   CharSet chars;
   std::vector<Expr> parts;  // of kRepeat: one
   int64_t min = 0, max = -1;
+  int64_t places = 0;  // at most so many pairs of a character and the counts of the repetitions around it
 
   bool may_be_empty() const {
     const auto empty = [](const Expr& e) { return e.may_be_empty(); };
@@ -108,7 +110,7 @@ class Parser {
     Expr out{Expr::Kind::kEither, {}, {}};
     do {
       DSF_TRY(Expr part, sequence());
-      out.parts.push_back(std::move(part));
+      DSF_OK(append(out, std::move(part)));
     } while (take('|'));
     return out;
   }
@@ -118,9 +120,16 @@ class Parser {
     while (!done() && peek() != '|' && peek() != ')' && peek() != '$') {
       DSF_TRY(Expr part, atom());
       DSF_TRY(part, quantified(std::move(part)));
-      out.parts.push_back(std::move(part));
+      DSF_OK(append(out, std::move(part)));
     }
     return out;
+  }
+
+  Result<void> append(Expr& out, Expr part, int64_t times = 1) {
+    out.places += times * part.places;  // 65,536 * 100,000 at most
+    if (out.places > kMaxPlaces) return unsupported("more than 100000 nested repetitions");
+    out.parts.push_back(std::move(part));
+    return {};
   }
 
   Result<Expr> quantified(Expr part) {
@@ -141,7 +150,8 @@ class Parser {
       if (!done() && peek() == '+') return unsupported("possessive quantifiers");
       if (part.may_be_empty() && std::max(out.min, out.max) > kMaxEmptyRepeats)
         return unsupported("many repetitions of what may be empty");
-      out.parts.push_back(std::move(part));
+      const int64_t times = std::max({int64_t{1}, out.min, out.max});
+      DSF_OK(append(out, std::move(part), times));
       part = std::move(out);
     }
     return part;
@@ -181,7 +191,7 @@ class Parser {
       const uint32_t c = character();
       chars = {{c, c}};
     }
-    return Expr{Expr::Kind::kChars, std::move(chars), {}};
+    return Expr{.kind = Expr::Kind::kChars, .chars = std::move(chars), .parts = {}, .places = 1};
   }
 
   Result<Expr> group() {

@@ -230,13 +230,15 @@ void Scheduler::accept(Job& job, Choice choice) {
   ++counters_.generated_tokens;
   if (job.timing.first_token_ns == 0) job.timing.first_token_ns = options_.now_ns();
   job.sampler.commit(id);
-  job.stream->push(std::move(choice));
   job.pending.push_back(id);
   const auto& stops = job.request.stop_ids;
-  if (id == engine_.config().eos_token_id && !job.request.ignore_eos) return end(job, EndReason::kEos);
-  if (std::find(stops.begin(), stops.end(), id) != stops.end()) return end(job, EndReason::kStopToken, id);
   const auto total = static_cast<int64_t>(job.request.prompt.size()) + job.generated;
-  if (job.generated >= job.request.max_tokens || total >= engine_.limits().max_model_len) end(job, EndReason::kLength);
+  const auto last = [&](EndReason reason, int32_t stop_token) { end(job, reason, stop_token, {}, std::move(choice)); };
+  if (id == engine_.config().eos_token_id && !job.request.ignore_eos) return last(EndReason::kEos, -1);
+  if (std::find(stops.begin(), stops.end(), id) != stops.end()) return last(EndReason::kStopToken, id);
+  if (job.generated >= job.request.max_tokens || total >= engine_.limits().max_model_len)
+    return last(EndReason::kLength, -1);
+  job.stream->push(std::move(choice));
 }
 
 void Scheduler::start_steering(Job& job) {
@@ -248,13 +250,13 @@ void Scheduler::start_steering(Job& job) {
   job.steering = steering.filter != nullptr;
 }
 
-void Scheduler::end(Job& job, EndReason reason, int32_t stop_token, const Error& error) {
+void Scheduler::end(Job& job, EndReason reason, int32_t stop_token, const Error& error, std::optional<Choice> last) {
   if (job.ended) return;
   job.ended = true;
   job.timing.finished_ns = options_.now_ns();
   if (job.session >= 0) engine_.close(job.session);
   ++counters_.ended[reason];
-  ends_.emplace_back(job.stream, End{reason, stop_token, error, job.timing});
+  ends_.push_back({job.stream, std::move(last), End{reason, stop_token, error, job.timing}});
 }
 
 void Scheduler::deliver_ends() {
@@ -262,7 +264,7 @@ void Scheduler::deliver_ends() {
   std::erase_if(waiting_, [](const auto& job) { return job->ended; });
   std::erase_if(running_, [](const auto& job) { return job->ended; });
   if (options_.before_ends) options_.before_ends();
-  for (auto& [stream, end] : ends_) stream->finish(std::move(end));
+  for (auto& [stream, last, end] : ends_) stream->finish(std::move(end), std::move(last));
   ends_.clear();
 }
 

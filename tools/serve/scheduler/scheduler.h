@@ -108,7 +108,9 @@ class Scheduler {
   void append(Job& job, Choice choice);
   void accept(Job& job, Choice choice);
   void start_steering(Job& job);
-  void end(Job& job, EndReason reason, int32_t stop_token = -1, const Error& error = {});
+  // last: the reply's last token, when it is that which ends it.
+  void end(Job& job, EndReason reason, int32_t stop_token = -1, const Error& error = {},
+           std::optional<Choice> last = std::nullopt);
   void deliver_ends();
 
   Engine& engine_;
@@ -116,7 +118,12 @@ class Scheduler {
   std::deque<std::unique_ptr<Job>> waiting_;
   Jobs running_;  // those that have waited longest since their last turn come first
   std::vector<int32_t> allowed_;
-  std::vector<std::pair<std::shared_ptr<Stream>, End>> ends_;  // of requests whose consumers have not heard of it yet
+  struct Ending {
+    std::shared_ptr<Stream> stream;
+    std::optional<Choice> last;
+    End end;
+  };
+  std::vector<Ending> ends_;  // of requests whose consumers have not heard of it yet
   SchedulerCounters counters_;
 };
 

@@ -47,8 +47,9 @@ void Stream::push(Choice choice) {
   arrived_.notify_one();
 }
 
-void Stream::finish(End end) {
+void Stream::finish(End end, std::optional<Choice> last) {
   const std::lock_guard lock(mutex_);
+  if (last) batch_.tokens.push_back(*std::move(last));
   batch_.end = std::move(end);
   arrived_.notify_one();
 }

@@ -61,7 +61,8 @@ class Stream {
   void admit();
   void push_prompt(std::vector<Choice> choices);
   void push(Choice choice);
-  void finish(End end);
+  // With the reply's last token when there is one: the two arrive together.
+  void finish(End end, std::optional<Choice> last = std::nullopt);
 
  private:
   const size_t capacity_;

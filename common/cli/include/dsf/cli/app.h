@@ -59,6 +59,7 @@ class Command {
   Command& positional(const std::string& name, std::string& value, const std::string& help, bool required = true);
   Command& positionals(const std::string& name, std::vector<std::string>& values, const std::string& help, size_t at_least = 0);
   Command& group(const std::string& title);  // heading for the flags that follow
+  Command& rare_group(const std::string& title);  // the same; shown by --help-all and in the manual only
   Command& common(CommonFlags& flags, unsigned mask);
   Command& subcommand(const std::string& name, const std::string& summary);
   Command& require_subcommand();

@@ -29,7 +29,7 @@ class PackedWriter {
   // later time, in order.
   static Result<PackedWriter> resume(const std::filesystem::path& target, const PackedHeader& header,
                                      std::string_view source);
-  PackedWriter(PackedWriter&&) noexcept = default;
+  PackedWriter(PackedWriter&&) noexcept = default;  // before the first record only
   PackedWriter& operator=(PackedWriter&&) = delete;
   ~PackedWriter();
 
@@ -57,7 +57,7 @@ class PackedWriter {
   io::Fd fd_;
   std::optional<codec::Journal> journal_;
   uint64_t rows_ = 0;
-  uint64_t synced_ = 0, syncing_to_ = 0;  // bytes on disk for certain, and when the running sync is done
+  uint64_t syncing_to_ = 0;  // bytes on disk for certain once the running sync is done
   std::future<Result<void>> syncing_;
   std::vector<std::string> block_sha256_;
   std::vector<std::byte> records_;
