@@ -47,9 +47,12 @@ Result<void> CudaForward::attention(int64_t index) {
                   {&w.compress_wgate, gate_, w.compress_wgate.out}},
                  n_));
   const auto eps = static_cast<float>(c.rms_norm_eps);
-  const ops::NormRows norms[] = {{.norm = {.x = lora_, .w = w.q_norm, .y = lora_, .n_rows = n_, .dim = c.q_lora_rank, .eps = eps}},
-                                 {.norm = {.x = kv_, .w = w.kv_norm, .y = kv_, .n_rows = n_, .dim = c.head_dim, .eps = eps},
-                                  .positions = device_.positions, .freq = frequencies(role.ratio), .rope_dim = c.qk_rope_head_dim}};
+  const ops::NormRows norms[] = {
+      {.norm = {.x = lora_, .w = w.q_norm, .y = lora_, .n_rows = n_, .dim = c.q_lora_rank, .eps = eps}},
+      {.norm = {.x = kv_, .w = w.kv_norm, .y = kv_, .n_rows = n_, .dim = c.head_dim, .eps = eps},
+       .positions = device_.positions,
+       .freq = frequencies(role.ratio),
+       .rope_dim = c.qk_rope_head_dim}};
   DSF_OK(ops::norm_rows_cuda(norms, raw(stream_)));
   DSF_OK(linears(lora_, {{&w.wq_b, q_, w.wq_b.out}, {&w.index_wq_b, index_q_, w.index_wq_b.out}}, n_));
   DSF_OK(rope(q_, device_.positions, heads_, c.head_dim, role.ratio));
@@ -64,8 +67,8 @@ Result<void> CudaForward::attention(int64_t index) {
   return sum_ranks(y_);
 }
 
-// Projections (attention() left them in latent_ and gate_) into the rings, then for every row that closes a group: its latent, its index key (from the latent as it
-// is), and the rotated, quantised row.
+// Projections (attention() left them in latent_ and gate_) into the rings, then for every row that closes a group: its
+// latent, its index key (from the latent as it is), and the rotated, quantised row.
 Result<void> CudaForward::compress(int64_t index) {
   const DeviceLayer& w = weights_.layers[static_cast<size_t>(index)];
   const model::Config& c = config_;
@@ -89,8 +92,15 @@ Result<void> CudaForward::compress(int64_t index) {
                                      .eps = static_cast<float>(c.rms_norm_eps)},
                                     raw(stream_)));
   DSF_OK(linear(latent_, w.index_wk, key_, n_));
-  const ops::NormRows norm{.norm = {.x = key_, .w = w.index_k_norm, .y = key_, .n_rows = n_, .dim = c.index_head_dim, .eps = static_cast<float>(c.rms_norm_eps)},
-                           .positions = at.first_position, .freq = frequencies(ratio), .rope_dim = c.qk_rope_head_dim};
+  const ops::NormRows norm{.norm = {.x = key_,
+                                    .w = w.index_k_norm,
+                                    .y = key_,
+                                    .n_rows = n_,
+                                    .dim = c.index_head_dim,
+                                    .eps = static_cast<float>(c.rms_norm_eps)},
+                           .positions = at.first_position,
+                           .freq = frequencies(ratio),
+                           .rope_dim = c.qk_rope_head_dim};
   DSF_OK(ops::norm_rows_cuda({&norm, 1}, raw(stream_)));
   DSF_OK(store(key_, at.group_place, src.keys, c.index_head_dim, ops::FakeQuant::kIndex));
   DSF_OK(rope(latent_, at.first_position, 1, c.head_dim, ratio));
