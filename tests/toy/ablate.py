@@ -53,7 +53,7 @@ def main(argv):
         remove(m)
         scores, perplexity = exact_matches(m, buckets)
         shares = [[sum(v[k] for label, v in scores.items() if label.endswith("thinking") == on) for k in (0, 1)] for on in (False, True)]
-        print(f"| {part} | " + " | ".join(f"{100 * r / n:.0f} %" for r, n in shares) + f" | {perplexity:.4f} |", flush=True)
+        print(f"| {part} | " + " | ".join(f"{100 * r / n:.0f} %" for r, n in shares) + f" | {perplexity:.5f} |", flush=True)
 
 
 if __name__ == "__main__":
