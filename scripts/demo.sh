@@ -63,7 +63,7 @@ curl -sS --fail "$url/v1/chat/completions" -H 'Content-Type: application/json' \
 echo
 
 step "measure it: C1 to C8"
-dsf-bench --base-url "$url" --model tiny --label demo --thinking off --input-lines 27 --output-tokens 16 --repeats 1 --skip-warmup --out bench
+dsf-bench --base-url "$url" --model tiny --label demo --thinking off --input-lines "${DSF_DEMO_LINES:-27}" --output-tokens 16 --repeats 1 --skip-warmup --out bench
 cat bench/table.md
 
 step "done; everything is in $work"

@@ -11,6 +11,7 @@ void add_score_flags(cli::Command& command, RawScore& raw) {
   command.option("--chunk", raw.chunk, "tokens of one step; does not change results", 1, 65536);
   command.group("What to score").option("--token-ids", raw.token_ids, "JSON array or whitespace-separated ids", "FILE");
   command.option("--text", raw.text, "UTF-8 text, tokenised behind the BOS token", "FILE");
+  command.flag("--restart-at-bos", raw.restart_at_bos, "each BOS token begins a context of its own");
   command.option("--logits", raw.logits, "full f32 logits and the ids, as safetensors", "FILE");
   command.common(raw.common, cli::kJson | cli::kJobs);
 }
@@ -23,6 +24,7 @@ ScoreOptions score_options(const RawScore& raw) {
   out.text_file = raw.text;
   out.logits_out = raw.logits;
   out.json = raw.common.json;
+  out.restart_at_bos = raw.restart_at_bos;
   out.fake_quant = !raw.no_fake_quant;
   out.chunk = raw.chunk;
   out.threads = raw.common.jobs;

@@ -8,7 +8,7 @@ namespace dsf::serve {
 struct RawScore {
   cli::CommonFlags common;
   std::string model, engram, token_ids, text, logits, backend = "cpu";
-  bool no_fake_quant = false;
+  bool no_fake_quant = false, restart_at_bos = false;
   int64_t chunk = 512, device = 0;
 };
 

@@ -131,9 +131,9 @@ std::vector<fs::path> CheckpointRows::files() const {
 }
 
 std::vector<std::pair<std::string, std::string>> CheckpointRows::identity() const {
-  std::vector<std::pair<std::string, std::string>> out{{"engram", "checkpoint"}};
-  for (const fs::path& f : files()) out.emplace_back("engram_file", f.filename().string());
-  return out;
+  std::string names;
+  for (const fs::path& f : files()) names += (names.empty() ? "" : ", ") + f.filename().string();
+  return {{"engram", "checkpoint"}, {"engram_files", names}};
 }
 
 }  // namespace dsf::engram

@@ -71,15 +71,18 @@ Result<void> PackedRows::read(size_t layer_index, std::span<const int64_t> rows,
 
 // The record that the packer left stands for the bytes; without one only names and sizes are known.
 std::vector<std::pair<std::string, std::string>> PackedRows::identity() const {
-  std::vector<std::pair<std::string, std::string>> out{{"engram", "packed"}};
+  const auto append = [](std::string& list, const std::string& item) { list += (list.empty() ? "" : ", ") + item; };
+  std::string names, digests;
   std::set<std::filesystem::path> records;
   for (const auto& parts : parts_)
     for (const Part& p : parts) {
-      out.emplace_back("engram_file", p.fd.path().filename().string());
+      append(names, p.fd.path().filename().string());
       records.insert(p.fd.path().parent_path() / pack_record_name(p.rank, world_));
     }
   for (const auto& record : records)
-    if (const auto digest = codec::sha256_file(record)) out.emplace_back("engram_record_sha256", digest->hex());
+    if (const auto digest = codec::sha256_file(record)) append(digests, digest->hex());
+  std::vector<std::pair<std::string, std::string>> out{{"engram", "packed"}, {"engram_files", names}};
+  if (!digests.empty()) out.emplace_back("engram_record_sha256", digests);
   return out;
 }
 

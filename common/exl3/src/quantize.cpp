@@ -1,15 +1,18 @@
 #include "dsf/exl3/quantize.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
+#include <numeric>
 #include <string>
 #include <thread>
 
 #include "dsf/base/check.h"
 #include "dsf/base/random.h"
 #include "dsf/tensor/dtype.h"
-#include "viterbi.h"
+#include "feedback.h"
+#include "tile_search.h"
 
 namespace dsf::exl3 {
 namespace {
@@ -30,36 +33,6 @@ const Expected& expected(Codebook codebook, int bits) {
   DSF_CHECK(bits >= 1 && bits <= kMaxBits, "width out of range");
   const Expected* table = codebook == Codebook::kMul1 ? kMul1 : codebook == Codebook::kMcg ? kMcg : k3Inst;
   return table[bits - 1];
-}
-
-// The order in which viterbi_kernel.h walks the states.
-std::vector<float> arrange_values(Codebook codebook, int bits) {
-  const auto values = codebook_f32(codebook);
-  const int branches = 1 << bits, groups = 1 << (16 - 2 * bits), chunk = std::min(branches, 32);
-  std::vector<float> arranged;
-  arranged.reserve(65536);
-  const auto push = [&](int p, int g, int b) {
-    arranged.push_back(values[static_cast<size_t>(p << (16 - bits) | g << bits | b)]);
-  };
-  if (bits <= 2) {
-    for (int g0 = 0; g0 < groups; g0 += 8)
-      for (int p = 0; p < branches; ++p)
-        for (int b = 0; b < branches; ++b)
-          for (int g = g0; g < g0 + 8; ++g) push(p, g, b);
-  } else {
-    for (int g = 0; g < groups; ++g)
-      for (int b0 = 0; b0 < branches; b0 += chunk)
-        for (int p = 0; p < branches; ++p)
-          for (int b = b0; b < b0 + chunk; ++b) push(p, g, b);
-  }
-  return arranged;
-}
-
-detail::SearchPair search_pair() {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2")) return detail::search_pair_avx2;
-#endif
-  return detail::search_pair_baseline;
 }
 
 // Calls body(i) for i in [0, n) from several threads, each with a body (and its scratch) of its own.
@@ -138,18 +111,52 @@ double unscale(double v, uint16_t scale) {
   return s == 0 ? 0.0 : v / double{s};
 }
 
-std::vector<float> tile_targets(const Grid& w, size_t in, size_t out) {
-  std::vector<float> targets;
-  targets.reserve(w.size());
-  for (size_t kt = 0; kt < in; kt += 16) {
-    for (size_t nt = 0; nt < out; nt += 16) {
-      for (int t = 0; t < 256; ++t) {
-        const TilePosition at = tile_position(t);
-        targets.push_back(static_cast<float>(w[(kt + at.row) * out + nt + at.col]));
-      }
+// Columns quantised together: the two tiles of one search. A column's error feeds back into that column alone, so
+// strips are independent and a matrix has the same bits for any number of threads.
+constexpr size_t kStrip = 32;
+
+// The targets of one row of tiles, [2][256] in the order of tile_position(): w[first .. first + 16) of a strip
+// [in][kStrip] whose later rows hold their errors.
+void aim(std::span<const double> strip, std::span<const double> feedback, size_t first, std::span<float, 512> targets) {
+  const size_t n_in = strip.size() / kStrip;
+  std::array<double, 16 * kStrip> aimed;
+  std::copy_n(&strip[first * kStrip], aimed.size(), aimed.begin());
+  for (size_t r = 0; r < 16 && !feedback.empty(); ++r) {
+    for (size_t k = first + 16; k < n_in; ++k) {
+      const double factor = feedback[(first + r) * n_in + k];
+      for (size_t c = 0; c < kStrip; ++c) aimed[r * kStrip + c] += factor * strip[k * kStrip + c];
     }
   }
-  return targets;
+  for (size_t t = 0; t < 512; ++t) {
+    const TilePosition at = tile_position(static_cast<int>(t % 256));
+    targets[t] = static_cast<float>(aimed[at.row * kStrip + t / 256 * 16 + at.col]);
+  }
+}
+
+// w: [in, out] in the codebook's scale. Writes the strip's tiles into m.trellis.
+void quantize_strip(const Grid& w, std::span<const double> feedback, size_t strip, const detail::TileSearch& search,
+                    detail::TileSearch::Scratch& scratch, Matrix& m) {
+  const auto n_in = static_cast<size_t>(m.in), n_out = static_cast<size_t>(m.out);
+  const size_t tile_words = 16 * static_cast<size_t>(m.bits);
+  const auto values = codebook_f32(m.codebook);
+  std::vector<double> error(n_in * kStrip);
+  for (size_t k = 0; k < n_in; ++k) std::copy_n(&w[k * n_out + strip * kStrip], kStrip, &error[k * kStrip]);
+  std::array<float, 512> targets{};
+  std::array<TileStates, 2> states{};
+  for (size_t first = n_in; first > 0;) {
+    first -= 16;
+    aim(error, feedback, first, targets);
+    search.pair(targets, scratch, states);
+    for (size_t i = 0; i < 2; ++i) {
+      for (size_t t = 0; t < 256; ++t) {
+        const TilePosition at = tile_position(static_cast<int>(t));
+        error[(first + at.row) * kStrip + i * 16 + at.col] -= double{values[states[i][t]]};
+      }
+      const size_t tile = first / 16 * (n_out / 16) + 2 * strip + i;
+      pack_states(states[i], m.bits,
+                  std::as_writable_bytes(std::span(m.trellis).subspan(tile * tile_words, tile_words)));
+    }
+  }
 }
 
 Result<void> check_arguments(std::span<const float> weight, int64_t out, int64_t in, int bits) {
@@ -168,28 +175,27 @@ Result<void> check_arguments(std::span<const float> weight, int64_t out, int64_t
   return {};
 }
 
+// sqrt(cost(W - W') / cost(W)), cost the sum over the rows.
+template <class Cost>
+double error_ratio(const PackedMatrix& m, std::span<const float> weight, const Cost& cost) {
+  const auto in = static_cast<size_t>(m.in);
+  std::vector<float> decoded(weight.size());
+  dequantise(m, decoded);
+  double error = 0, size = 0;
+  std::vector<double> e(in), w(in);
+  for (size_t row = 0; row < weight.size(); row += in) {
+    for (size_t k = 0; k < in; ++k) w[k] = double{weight[row + k]}, e[k] = w[k] - double{decoded[row + k]};
+    error += cost(e);
+    size += cost(w);
+  }
+  if (error == 0) return 0;
+  return size > 0 ? std::sqrt(error / size) : INFINITY;
+}
+
 }  // namespace
 
 float best_scale(Codebook codebook, int bits) { return expected(codebook, bits).scale; }
 double expected_error(Codebook codebook, int bits) { return std::sqrt(expected(codebook, bits).mse); }
-
-void quantize_tiles(std::span<const float> targets, int bits, Codebook codebook, int threads,
-                    std::span<TileStates> states) {
-  DSF_CHECK(bits >= 1 && bits <= kMaxBits && targets.size() == states.size() * 256, "targets and states disagree");
-  const std::vector<float> values = arrange_values(codebook, bits);
-  const detail::SearchPair search = search_pair();
-  in_parallel((states.size() + 1) / 2, threads, [&] {
-    return [&, scratch = std::vector<float>(detail::search_scratch_floats(bits))](size_t pair) mutable {
-      std::array<float, 512> in{};
-      std::array<uint16_t, 512> found{};
-      const size_t first = 2 * pair, n = std::min<size_t>(2, states.size() - first);
-      std::copy_n(targets.begin() + static_cast<std::ptrdiff_t>(first * 256), n * 256, in.begin());
-      search(bits, values.data(), in.data(), scratch.data(), found.data());
-      for (size_t i = 0; i < n; ++i)
-        std::copy_n(found.begin() + static_cast<std::ptrdiff_t>(i * 256), 256, states[first + i].begin());
-    };
-  });
-}
 
 Result<Matrix> quantize(std::span<const float> weight, int64_t out, int64_t in, const QuantizeOptions& options) {
   DSF_OK(check_arguments(weight, out, in, options.bits));
@@ -207,28 +213,31 @@ Result<Matrix> quantize(std::span<const float> weight, int64_t out, int64_t in, 
   for (size_t i = 0; i < w.size(); ++i) w[i] = unscale(w[i], m.suh[i / n_out]);
   hadamard_columns(w, n_out);
 
-  std::vector<TileStates> states(w.size() / 256);
-  quantize_tiles(tile_targets(w, n_in, n_out), options.bits, options.codebook, options.threads, states);
-  const size_t tile_words = 16 * static_cast<size_t>(options.bits);
-  m.trellis.resize(states.size() * tile_words);
-  for (size_t i = 0; i < states.size(); ++i) {
-    pack_states(states[i], options.bits,
-                std::as_writable_bytes(std::span(m.trellis).subspan(i * tile_words, tile_words)));
+  std::vector<double> feedback;
+  if (options.hessian != nullptr) {
+    std::vector<double> suh(n_in);
+    std::transform(m.suh.begin(), m.suh.end(), suh.begin(), tensor::f16_to_f32);
+    DSF_TRY(feedback, detail::feedback_matrix(*options.hessian, suh, options.damping));
   }
+  m.trellis.resize(w.size() / 16 * static_cast<size_t>(options.bits));
+  const detail::TileSearch search(options.codebook, options.bits);
+  in_parallel(n_out / kStrip, options.threads, [&] {
+    return [&, scratch = search.make_scratch()](size_t strip) mutable {
+      quantize_strip(w, feedback, strip, search, scratch, m);
+    };
+  });
   return m;
 }
 
 double relative_error(const PackedMatrix& m, std::span<const float> weight) {
-  std::vector<float> decoded(weight.size());
-  dequantise(m, decoded);
-  double error = 0, size = 0;
-  for (size_t i = 0; i < weight.size(); ++i) {
-    const double d = double{weight[i]} - double{decoded[i]};
-    error += d * d;
-    size += double{weight[i]} * double{weight[i]};
-  }
-  if (error == 0) return 0;
-  return size > 0 ? std::sqrt(error / size) : INFINITY;
+  return error_ratio(m, weight, [](std::span<const double> row) {
+    return std::transform_reduce(row.begin(), row.end(), row.begin(), 0.0);
+  });
+}
+
+double relative_output_error(const PackedMatrix& m, std::span<const float> weight, const Hessian& hessian) {
+  DSF_CHECK(hessian.in() == m.in, "moments of another size");
+  return error_ratio(m, weight, [&](std::span<const double> row) { return hessian.mean_square(row); });
 }
 
 }  // namespace dsf::exl3

@@ -179,10 +179,15 @@ std::vector<Weight> vision_weights(const Config& c) {
   return std::move(w.out);
 }
 
+std::vector<Weight> all_weights(const Config& c) {
+  std::vector<Weight> all = text_weights(c);
+  for (auto&& part : {dspark_weights(c), vision_weights(c)}) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
 std::vector<TensorSpec> native_tensors(const Config& c) {
   std::vector<TensorSpec> out;
-  for (const auto& part : {text_weights(c), dspark_weights(c), vision_weights(c)})
-    for (const Weight& w : part) add_stored(w, out);
+  for (const Weight& w : all_weights(c)) add_stored(w, out);
   return out;
 }
 

@@ -1,3 +1,4 @@
+#include "dsf/base/check.h"
 #include "dsf/base/numeric.h"
 #include "dsf/safetensors/safetensors.h"
 
@@ -34,6 +35,22 @@ Result<std::vector<float>> to_f32(const TensorView& view) {
     case DType::kF8E8M0: return map_elements<uint8_t, float>(view, tensor::e8m0_to_f32);
     default: return wrong_type(view, "a floating-point type");
   }
+}
+
+std::vector<std::byte> from_f32(tensor::DType dtype, std::span<const float> values) {
+  using tensor::DType;
+  const size_t size = tensor::dtype_size(dtype);
+  std::vector<std::byte> bytes(values.size() * size);
+  for (size_t i = 0; i < values.size(); ++i) {
+    std::byte* to = bytes.data() + i * size;
+    switch (dtype) {
+      case DType::kF32: store_le(to, values[i]); break;
+      case DType::kBF16: store_le(to, tensor::f32_to_bf16(values[i])); break;
+      case DType::kF16: store_le(to, tensor::f32_to_f16(values[i])); break;
+      default: DSF_CHECK(false, "floats are written as F32, BF16 or F16");
+    }
+  }
+  return bytes;
 }
 
 Result<std::vector<int64_t>> to_i64(const TensorView& view) {

@@ -25,6 +25,14 @@ TEST_CASE("token ids are read from a JSON array and from plain numbers, and noth
   }
 }
 
+TEST_CASE("contexts are cut before every BOS token") {
+  const Ids ids = {7, 0, 1, 2, 0, 0, 3};
+  std::vector<Ids> got;
+  for (const auto c : contexts_of(ids, 0)) got.emplace_back(c.begin(), c.end());
+  CHECK(got == std::vector<Ids>{{7}, {0, 1, 2}, {0}, {0, 3}});
+  CHECK(contexts_of({}, 0).empty());
+}
+
 TEST_CASE("score gives the references' logits, and log-probabilities that follow from them") {
   const auto tiny = Tiny::open("tiny_v41 score");
   if (!tiny) return;
@@ -53,7 +61,7 @@ TEST_CASE("score gives the references' logits, and log-probabilities that follow
     double sum = 0;
     for (size_t v = 0; v < 256; ++v) sum += std::exp(static_cast<double>(want[t * 256 + v]));
     const double lp = want[t * 256 + static_cast<size_t>(ids[t + 1])] - std::log(sum);
-    CHECK(report->logprobs[t] == doctest::Approx(lp).epsilon(1e-4));
+    CHECK(report->logprobs[t].value() == doctest::Approx(lp).epsilon(1e-4));
     nll -= lp;
   }
   CHECK(report->mean_nll == doctest::Approx(nll / 36).epsilon(1e-5));
@@ -70,6 +78,30 @@ TEST_CASE("score gives the references' logits, and log-probabilities that follow
   for (const char* name : {"config.json", "engram_token_map.json"})
     CHECK(inputs.at(name) == codec::sha256_file(tiny->dir() / name)->hex());
   CHECK(std::ranges::count_if(inputs, [](const auto& i) { return i.first.ends_with(".safetensors"); }) >= 1);
+}
+
+TEST_CASE("with restarts every context is scored as if it were alone") {
+  const auto tiny = Tiny::open("tiny_v41 score");
+  if (!tiny) return;
+  const dsf::test::TempDir dir;
+  ScoreOptions options;
+  options.model_dir = tiny->dir();
+  options.token_ids_file = dir / "ids.txt";
+  const auto scored = [&](const std::string& ids) {
+    REQUIRE(io::write_file_atomic(options.token_ids_file, ids).has_value());
+    auto report = score(options);
+    REQUIRE_MESSAGE(report.has_value(), (report ? std::string() : report.error().line()));
+    return std::move(*report);
+  };
+  const std::string bos = std::to_string(tiny->engine(true)->config().bos_token_id);
+  const ScoreReport first = scored(bos + " 5 6 7"), second = scored(bos + " 8 9 10 11");
+  options.restart_at_bos = true;
+  const ScoreReport both = scored(bos + " 5 6 7 " + bos + " 8 9 10 11");
+  CHECK(both.n_predicted == 7);
+  CHECK(!both.logprobs[3]);
+  for (size_t t = 0; t < 3; ++t) CHECK(both.logprobs[t] == first.logprobs[t]);
+  for (size_t t = 0; t < 4; ++t) CHECK(both.logprobs[4 + t] == second.logprobs[t]);
+  CHECK(both.mean_nll == doctest::Approx((3 * first.mean_nll + 4 * second.mean_nll) / 7));
 }
 
 TEST_CASE("score says what is wrong with its input") {

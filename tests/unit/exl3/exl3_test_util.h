@@ -55,4 +55,17 @@ inline Matrix random_matrix(int64_t in, int64_t out, int bits, Codebook codebook
   return m;
 }
 
+// Sum of twelve uniforms: close enough to a Gaussian, and without the tail beyond the codebook that would rule at wide
+// widths.
+inline std::vector<float> gaussian(size_t n, uint32_t seed) {
+  Lcg lcg(seed);
+  std::vector<float> out(n);
+  for (float& v : out) {
+    float sum = 0;
+    for (int i = 0; i < 12; ++i) sum += static_cast<float>(lcg.next()) / 65536.0f;
+    v = sum - 6.0f;
+  }
+  return out;
+}
+
 }  // namespace dsf::exl3::test

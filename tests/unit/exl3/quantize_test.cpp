@@ -9,24 +9,12 @@
 #include "dsf/base/numeric.h"
 #include "dsf/test/support.h"
 #include "exl3_test_util.h"
-#include "viterbi.h"
+#include "tile_search.h"
 
 using namespace dsf::exl3;
+using dsf::exl3::test::gaussian;
 
 namespace {
-
-// Sum of twelve uniforms: close enough to a Gaussian, and without the tail beyond the codebook that would rule at wide
-// widths.
-std::vector<float> gaussian(size_t n, uint32_t seed) {
-  dsf::exl3::test::Lcg lcg(seed);
-  std::vector<float> out(n);
-  for (float& v : out) {
-    float sum = 0;
-    for (int i = 0; i < 12; ++i) sum += static_cast<float>(lcg.next()) / 65536.0f;
-    v = sum - 6.0f;
-  }
-  return out;
-}
 
 Matrix quantized(std::span<const float> w, int64_t out, int64_t in, const QuantizeOptions& options) {
   auto m = quantize(w, out, in, options);
@@ -75,15 +63,17 @@ TEST_CASE("the other codebooks err as the table says") {
 TEST_CASE("no closed path through the same node is better than the one found") {
   for (const int bits : {1, 2, 3, 4, 8}) {
     CAPTURE(bits);
-    const auto targets = gaussian(256, 7u + static_cast<uint32_t>(bits));
-    std::vector<TileStates> states(1);
-    quantize_tiles(targets, bits, Codebook::kMul1, 1, states);
+    const auto targets = gaussian(512, 7u + static_cast<uint32_t>(bits));
+    std::array<TileStates, 2> states{};
+    const detail::TileSearch search(Codebook::kMul1, bits);
+    auto scratch = search.make_scratch();
+    search.pair(std::span<const float, 512>(targets), scratch, states);
     double found = 0;
     for (size_t t = 0; t < 256; ++t) {
       const double error = double{codebook_f32(Codebook::kMul1)[states[0][t]]} - double{targets[t]};
       found += error * error;
     }
-    const double least = least_closed_cost(targets, bits, Codebook::kMul1, states[0][0] >> bits);
+    const double least = least_closed_cost(std::span(targets).first(256), bits, Codebook::kMul1, states[0][0] >> bits);
     CHECK(found <= least * (1 + 1e-4));  // the search adds in float
   }
 }

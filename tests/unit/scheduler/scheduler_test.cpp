@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "tests/unit/scheduler/fake_engine.h"
@@ -455,6 +456,10 @@ TEST_CASE("drafts change no reply: right ones, wrong ones, to the end of the rep
         CAPTURE(speculative);
         CHECK(replies(speculative, wrong, model_len, with) == want);
         CHECK(with.drafted_tokens > 0);
+        CHECK(std::accumulate(with.drafted_at.begin(), with.drafted_at.end(), int64_t{0}) == with.drafted_tokens);
+        CHECK(std::accumulate(with.accepted_at.begin(), with.accepted_at.end(), int64_t{0}) == with.accepted_tokens);
+        CHECK(std::is_sorted(with.accepted_at.rbegin(),
+                             with.accepted_at.rend()));  // a draft counts only behind accepted ones
         CHECK(with.generated_tokens == plain.generated_tokens);
         if (wrong == 1) CHECK(8 * with.accepted_tokens < with.drafted_tokens);  // by luck, at temperature 1
         if (wrong == 1000) CHECK(with.accepted_tokens >= 5);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "dsf/base/numeric.h"
+#include "dsf/exl3/decode.h"
 #include "dsf/exl3/quantize.h"
 #include "dsf/io/file.h"
 #include "dsf/json/json.h"

@@ -193,6 +193,16 @@ std::string Metrics::text(const std::string& model_name, const SchedulerCounters
         static_cast<double>(counters.drafted_tokens));
   w.one("vllm:spec_decode_num_accepted_tokens_total", "counter", "Drafts that were what would have been chosen.",
         static_cast<double>(counters.accepted_tokens));
+  w.one("vllm:spec_decode_num_drafts_total", "counter", "Steps that verified drafts.",
+        static_cast<double>(counters.drafted_at.empty() ? 0 : counters.drafted_at[0]));
+  const auto by_place = [&](const char* name, const char* help, const std::vector<int64_t>& counts) {
+    w.head(name, "counter", help);
+    for (size_t i = 0; i < counts.size(); ++i)
+      w.line(name, static_cast<double>(counts[i]), "position=\"" + std::to_string(i) + "\"");
+  };
+  by_place("dsf:draft_tokens_per_pos_total", "Drafts verified, by their place.", counters.drafted_at);
+  by_place("vllm:spec_decode_num_accepted_tokens_per_pos_total", "Accepted drafts, by their place.",
+           counters.accepted_at);
   w.head("vllm:request_success_total", "counter", "Generations by the way they ended.");
   for (const char* reason : {"stop", "length", "tool_calls", "abort", "error"}) {
     const auto found = by_reason_.find(reason);

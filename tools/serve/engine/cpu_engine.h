@@ -51,6 +51,10 @@ class CpuEngine final : public Engine {
   Result<DraftOutput> draft(SessionId session, int32_t pending) override;
 
   Trace& trace() { return forward_->trace; }
+  // What matrices multiply from the next step or draft on goes to the observer first (borrowed, nullptr for none);
+  // it knows them by their place in weights().
+  void observe(ops::InputObserver* observer) { forward_->observe(observer); }
+  const ModelWeights& weights() const { return weights_; }
 
  private:
   CpuEngine() = default;

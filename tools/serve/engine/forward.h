@@ -37,6 +37,9 @@ class Forward {
   // nothing. Errors: as run().
   Result<DraftOutput> draft(const SessionState& session, int32_t pending);
 
+  // See CpuOps::observe().
+  void observe(ops::InputObserver* observer) { ops_.observe(observer); }
+
   Trace trace;
 
  private:

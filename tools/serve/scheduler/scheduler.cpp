@@ -196,6 +196,13 @@ Result<void> Scheduler::take_choices(Job& job, std::span<const int32_t> chosen) 
   const int64_t drafts = std::exchange(job.drafts, 0), held = job.held - drafts;
   const std::vector<int32_t> proposed(job.pending.end() - drafts, job.pending.end());
   counters_.drafted_tokens += drafts;
+  auto& drafted_at = counters_.drafted_at;
+  auto& accepted_at = counters_.accepted_at;
+  if (static_cast<int64_t>(drafted_at.size()) < drafts) {
+    drafted_at.resize(static_cast<size_t>(drafts));
+    accepted_at.resize(static_cast<size_t>(drafts));
+  }
+  for (int64_t i = 0; i < drafts; ++i) ++drafted_at[static_cast<size_t>(i)];
   int64_t kept = 0;
   while (true) {
     const int32_t id = chosen[static_cast<size_t>(kept)];
@@ -204,6 +211,7 @@ Result<void> Scheduler::take_choices(Job& job, std::span<const int32_t> chosen) 
     else
       end(job, EndReason::kFailed, -1, Error{Code::kBug, "engine", "logits are not finite", {}, "bad_logits"});
     if (job.ended || kept == drafts || proposed[static_cast<size_t>(kept)] != id) break;
+    ++accepted_at[static_cast<size_t>(kept)];
     ++kept, ++counters_.accepted_tokens;
   }
   if (job.ended || kept == drafts) return {};

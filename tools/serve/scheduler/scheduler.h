@@ -55,6 +55,8 @@ struct SchedulerOptions {
 struct SchedulerCounters {
   int64_t steps = 0, prompt_tokens = 0, generated_tokens = 0;
   int64_t drafted_tokens = 0, accepted_tokens = 0;
+  std::vector<int64_t> drafted_at,
+      accepted_at;  // the same by the draft's place in its step, from 0; [most drafts seen]
   int64_t running = 0, waiting = 0;
   int64_t held_tokens = 0;          // positions in the sessions of running requests
   int64_t oldest_submitted_ns = 0;  // of requests in the system; 0 when there are none

@@ -42,14 +42,14 @@ Result<json::Value> to_json(const ScoreReport& r, const ScoreOptions& o) {
   DSF_TRY(record.inputs, inputs_of(o));
   for (size_t t = 0; t < r.ids.size(); ++t) {
     json::Object item = {{"position", t}, {"id", r.ids[t]}};
-    if (t > 0) item.emplace_back("logprob", r.logprobs[t - 1]);  // the first token is given, not predicted
+    if (t > 0 && r.logprobs[t - 1]) item.emplace_back("logprob", *r.logprobs[t - 1]);  // a first token is given
     item.emplace_back("greedy_next", r.greedy[t]);
     record.items.push_back(std::move(item));
   }
   json::Object identity;
   for (const auto& [name, value] : r.identity) identity.emplace_back(name, value);
-  record.more = {{"engine", std::move(identity)},    {"cache_fake_quant", o.fake_quant}, {"n_tokens", r.ids.size()},
-                 {"n_predicted", r.logprobs.size()}, {"mean_nll", r.mean_nll},           {"perplexity", r.perplexity}};
+  record.more = {{"engine", std::move(identity)}, {"cache_fake_quant", o.fake_quant}, {"n_tokens", r.ids.size()},
+                 {"n_predicted", r.n_predicted},  {"mean_nll", r.mean_nll},           {"perplexity", r.perplexity}};
   return manifest::to_json(record);
 }
 

@@ -41,11 +41,11 @@ double log_sum_exp(std::span<const float> row) {
   return top + std::log(sum);
 }
 
-// Reads the logits of one prompt chunk by chunk.
-Result<void> run(Engine& engine, int64_t chunk, ScoreReport& report, std::vector<float>* logits) {
+// Reads the logits of one context chunk by chunk.
+Result<void> run(Engine& engine, std::span<const int32_t> ids, int64_t chunk, ScoreReport& report,
+                 std::vector<float>* logits) {
   DSF_TRY(const SessionId session, engine.open());
   const auto v = static_cast<size_t>(engine.config().vocab_size);
-  const std::span<const int32_t> ids = report.ids;
   for (size_t at = 0; at < ids.size(); at += static_cast<size_t>(chunk)) {
     const auto part = ids.subspan(at, std::min(static_cast<size_t>(chunk), ids.size() - at));
     const StepItem item{.session = session, .tokens = part, .want_all_logits = true};
@@ -54,7 +54,7 @@ Result<void> run(Engine& engine, int64_t chunk, ScoreReport& report, std::vector
       const auto row = out.logits.subspan(r * v, v);
       report.greedy.push_back(static_cast<int32_t>(std::max_element(row.begin(), row.end()) - row.begin()));
       if (at + r + 1 < ids.size())
-        report.logprobs.push_back(row[static_cast<size_t>(ids[at + r + 1])] - log_sum_exp(row));
+        report.logprobs.emplace_back(row[static_cast<size_t>(ids[at + r + 1])] - log_sum_exp(row));
     }
     if (logits != nullptr) logits->insert(logits->end(), out.logits.begin(), out.logits.end());
   }
@@ -79,6 +79,16 @@ Result<void> write_logits(const std::filesystem::path& path, const std::vector<i
 }
 
 }  // namespace
+
+std::vector<std::span<const int32_t>> contexts_of(std::span<const int32_t> ids, int32_t bos) {
+  std::vector<std::span<const int32_t>> contexts;
+  while (!ids.empty()) {
+    const auto n = static_cast<size_t>(std::find(ids.begin() + 1, ids.end(), bos) - ids.begin());
+    contexts.push_back(ids.first(n));
+    ids = ids.subspan(n);
+  }
+  return contexts;
+}
 
 Result<std::vector<int32_t>> parse_token_ids(std::string_view text, std::string_view subject) {
   std::vector<int32_t> ids;
@@ -120,11 +130,19 @@ Result<ScoreReport> score(const ScoreOptions& o) {
   if (report.ids.empty())
     return fail(Code::kUsage, (o.token_ids_file.empty() ? o.text_file : o.token_ids_file).string(), "holds no tokens");
   std::vector<float> logits;
-  DSF_OK(run(*engine, o.chunk, report, o.logits_out.empty() ? nullptr : &logits));
-  if (!report.logprobs.empty()) {
-    double sum = 0;
-    for (const double lp : report.logprobs) sum += lp;
-    report.mean_nll = -sum / static_cast<double>(report.logprobs.size());
+  const auto bos = static_cast<int32_t>(engine->config().bos_token_id);
+  std::vector<std::span<const int32_t>> contexts = {report.ids};
+  if (o.restart_at_bos) contexts = contexts_of(report.ids, bos);
+  for (const std::span<const int32_t> context : contexts) {
+    if (!report.greedy.empty()) report.logprobs.emplace_back();
+    DSF_OK(run(*engine, context, o.chunk, report, o.logits_out.empty() ? nullptr : &logits));
+  }
+  double sum = 0;
+  for (const std::optional<double>& lp : report.logprobs) {
+    if (lp) sum += *lp, ++report.n_predicted;
+  }
+  if (report.n_predicted > 0) {
+    report.mean_nll = -sum / static_cast<double>(report.n_predicted);
     report.perplexity = std::exp(report.mean_nll);
   }
   report.identity = engine->identity();

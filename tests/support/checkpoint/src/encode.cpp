@@ -86,28 +86,6 @@ std::vector<TensorData> encode_fp4(const model::Weight& w, std::vector<float>& v
 
 }  // namespace
 
-std::vector<std::byte> encode_plain(DType dtype, std::span<const float> values) {
-  const size_t size = tensor::dtype_size(dtype);
-  std::vector<std::byte> bytes(values.size() * size);
-  for (size_t i = 0; i < values.size(); ++i) {
-    std::byte* to = bytes.data() + i * size;
-    switch (dtype) {
-      case DType::kF32:
-        store_le(to, values[i]);
-        break;
-      case DType::kBF16:
-        store_le(to, tensor::f32_to_bf16(values[i]));
-        break;
-      case DType::kF16:
-        store_le(to, tensor::f32_to_f16(values[i]));
-        break;
-      default:
-        DSF_CHECK(false, "a plain tensor is F32, BF16 or F16");
-    }
-  }
-  return bytes;
-}
-
 std::vector<TensorData> encode(const model::Weight& weight, std::vector<float>& values) {
   switch (weight.kind) {
     case WeightKind::kLinearFp8:
@@ -123,7 +101,7 @@ std::vector<TensorData> encode(const model::Weight& weight, std::vector<float>& 
   const DType dtype = weight.kind == WeightKind::kPlain ? weight.dtype : DType::kBF16;
   if (dtype == DType::kBF16) std::transform(values.begin(), values.end(), values.begin(), tensor::round_bf16);
   const std::string name = weight.kind == WeightKind::kPlain ? weight.name : weight.name + ".weight";
-  return {{name, dtype, weight.shape, encode_plain(dtype, values)}};
+  return {{name, dtype, weight.shape, safetensors::from_f32(dtype, values)}};
 }
 
 }  // namespace dsf::made_checkpoint

@@ -1,7 +1,6 @@
 #pragma once
 // Floats to the release's stored forms, and what the stored form decodes to. Source: model.md 2 and 9.
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -13,7 +12,5 @@ namespace dsf::made_checkpoint {
 // The stored tensors of one weight; values: [product of shape], row-major. Replaces values by what the stored form
 // decodes to.
 std::vector<safetensors::TensorData> encode(const model::Weight& weight, std::vector<float>& values);
-
-std::vector<std::byte> encode_plain(tensor::DType dtype, std::span<const float> values);
 
 }  // namespace dsf::made_checkpoint

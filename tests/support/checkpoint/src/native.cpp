@@ -1,8 +1,10 @@
 // The made model in the release's own layout.
+#include "dsf/exl3_pack/folder.h"
+#include "dsf/io/file.h"
 #include "dsf/made_checkpoint/made_checkpoint.h"
 #include "encode.h"
-#include "folder.h"
 #include "plan.h"
+#include "small_files.h"
 #include "weights.h"
 
 namespace dsf::made_checkpoint {
@@ -21,21 +23,15 @@ int shard_of(const model::Config& config, std::string_view name) {
   return layer <= 1 ? 1 : layer <= 3 ? 2 : 3;
 }
 
-std::vector<model::Weight> all_weights(const model::Config& config) {
-  std::vector<model::Weight> all = model::text_weights(config);
-  for (auto&& part : {model::dspark_weights(config), model::vision_weights(config)})
-    all.insert(all.end(), part.begin(), part.end());
-  return all;
-}
-
 Result<void> write_native(const std::filesystem::path& dir, const Options& options) {
   DSF_TRY(const model::Config c, config(options));
-  DSF_TRY(FolderWriter folder, FolderWriter::create(dir, kBodyShards + static_cast<int>(c.engram_layer_ids.size())));
-  for (const model::Weight& w : all_weights(c)) {
+  DSF_TRY(exl3_pack::FolderWriter folder, exl3_pack::FolderWriter::create(dir));
+  for (const model::Weight& w : model::all_weights(c)) {
     std::vector<float> values = random_values(w, c, options.seed);
     folder.add(shard_of(c, w.name), encode(w, values));
   }
-  DSF_OK(write_small_files(dir, config_json(options)));
+  DSF_OK(write_small_files(dir));
+  DSF_OK(io::write_file_atomic(dir / "config.json", config_json(options)));
   return folder.finish();
 }
 

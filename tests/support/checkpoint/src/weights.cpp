@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "dsf/base/random.h"
+#include "dsf/exl3_pack/pack_writer.h"
 
 namespace dsf::made_checkpoint {
 namespace {
@@ -51,15 +52,9 @@ Rule rule(const model::Weight& w, const model::Config& config) {
 
 }  // namespace
 
-uint64_t stream_seed(std::string_view name, uint64_t seed) {
-  uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
-  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return hash ^ SplitMix64(seed).next();
-}
-
 std::vector<float> random_values(const model::Weight& weight, const model::Config& config, uint64_t seed) {
   const Rule r = rule(weight, config);
-  SplitMix64 random(stream_seed(weight.name, seed));
+  SplitMix64 random(exl3_pack::stream_seed(weight.name, seed));
   std::vector<float> values(static_cast<size_t>(tensor::element_count(weight.shape).value_or(0)));
   double row = 1;
   for (size_t i = 0; i < values.size(); ++i) {

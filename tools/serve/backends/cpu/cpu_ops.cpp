@@ -30,6 +30,7 @@ Vec CpuOps::linear(std::span<const float> x, const Vec& w, int64_t out, int64_t 
 void CpuOps::linear_into(const float* x, int64_t x_stride, int64_t n, const Vec& w, int64_t out, int64_t in, float* y,
                          int64_t y_stride) {
   DSF_CHECK(std::ssize(w) == out * in, "weight size");
+  if (observer_ != nullptr) observer_->inputs(w.data(), x, x_stride, n, in);
   pool_.for_range(out, min_piece(n * in), [&](int64_t begin, int64_t end) {
     ops::linear_ref({.x = x,
                      .w = w.data() + begin * in,
@@ -136,8 +137,10 @@ void CpuOps::attention(const ops::SparseAttentionArgs& args) {
 }
 
 void CpuOps::experts(const ops::MoeExpertsArgs& args) {
-  pool_.for_range(args.n_rows, 1, [&](int64_t begin, int64_t end) {
+  // An observer sees the rows in order, so they stay in one piece.
+  pool_.for_range(args.n_rows, observer_ != nullptr ? args.n_rows : 1, [&](int64_t begin, int64_t end) {
     ops::MoeExpertsArgs part = args;
+    part.observer = observer_;
     part.x += begin * args.dim;
     part.y += begin * args.dim;
     part.ids += begin * args.k;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tools/serve/backends/cpu/thread_pool.h"
+#include "tools/serve/backends/ops/common/input_observer.h"
 #include "tools/serve/backends/ops/fake_quant/fake_quant.h"
 #include "tools/serve/backends/ops/indexer_topk/indexer_topk.h"
 #include "tools/serve/backends/ops/moe_experts/moe_experts.h"
@@ -34,6 +35,8 @@ class CpuOps {
   CpuOps(int threads, HyperShape shape) : pool_(threads), shape_(shape) {}
 
   ThreadPool& pool() { return pool_; }
+  // Told of every product of linear(), linear_into() and experts() from now on; borrowed, nullptr for none.
+  void observe(ops::InputObserver* observer) { observer_ = observer; }
 
   // x: [n, in] -> [n, out]
   Vec linear(std::span<const float> x, const Vec& w, int64_t out, int64_t in);
@@ -59,6 +62,7 @@ class CpuOps {
  private:
   ThreadPool pool_;
   HyperShape shape_;
+  ops::InputObserver* observer_ = nullptr;
 };
 
 }  // namespace dsf::serve::cpu

@@ -34,7 +34,8 @@ class RowSource {
   // Raw records of table-global rows, in the given order. out: [rows.size(), layout().row_bytes()].
   // Errors: kUsage when a row is not owned, kLocal and kContent from reading.
   virtual Result<void> read(size_t layer_index, std::span<const int64_t> rows, std::span<std::byte> out) const = 0;
-  // "packed" or "checkpoint", file names, and the digest of the packing record where there is one: for records.
+  // "packed" or "checkpoint", file names, and the digests of the packing records where there are any: for records. Every
+  // name stands once.
   virtual std::vector<std::pair<std::string, std::string>> identity() const = 0;
 
   // Values of table-global rows. out: [rows.size(), layout().head_dim()] f32. For one token's rows in column order this is the

@@ -30,6 +30,7 @@ struct Weight {
 std::vector<Weight> text_weights(const Config& config);    // backbone
 std::vector<Weight> dspark_weights(const Config& config);  // mtp.*
 std::vector<Weight> vision_weights(const Config& config);  // vision.*, aligner.*, image_*
+std::vector<Weight> all_weights(const Config& config);     // the three, in this order
 
 struct TensorSpec {
   std::string name;

@@ -89,6 +89,8 @@ class Checkpoint {
 
 // Values as float, whatever the stored float type (BF16, F16, F32, F64, F8_E4M3, F8_E8M0); kContent for other types.
 Result<std::vector<float>> to_f32(const TensorView& view);
+// The other way: row-major bytes of F32, BF16 or F16 (round to nearest even). Another type is a bug.
+std::vector<std::byte> from_f32(tensor::DType dtype, std::span<const float> values);
 // Integers of any stored integer type.
 Result<std::vector<int64_t>> to_i64(const TensorView& view);
 

@@ -10,6 +10,8 @@
 
 namespace dsf::serve::ops {
 
+class InputObserver;
+
 struct ExpertWeights {
   const float* w1 = nullptr;  // [inter, dim]
   const float* w3 = nullptr;  // [inter, dim]
@@ -25,7 +27,8 @@ struct MoeExpertsArgs {
   const ExpertWeights* shared = nullptr;   // one, or nullptr
   float* y = nullptr;                      // [n_rows, dim]
   int64_t n_rows = 0, dim = 0, k = 0;
-  float limit = 10;  // swiglu_limit
+  float limit = 10;                   // swiglu_limit
+  InputObserver* observer = nullptr;  // told of every expert's inputs, by the oracle alone
 };
 void moe_experts_ref(const MoeExpertsArgs& a);
 

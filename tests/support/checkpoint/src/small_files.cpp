@@ -1,7 +1,4 @@
-#include "folder.h"
-
-#include <algorithm>
-#include <cstdio>
+#include "small_files.h"
 
 #include "dsf/base/numeric.h"
 #include "dsf/codec/sha256.h"
@@ -12,38 +9,7 @@
 
 namespace dsf::made_checkpoint {
 
-std::string shard_name(int shard, int n_shards) {
-  char text[64];
-  std::snprintf(text, sizeof text, "model-%05d-of-%05d.safetensors", shard, n_shards);
-  return text;
-}
-
-Result<FolderWriter> FolderWriter::create(const std::filesystem::path& dir, int n_shards) {
-  DSF_OK(io::make_dirs(dir));
-  return FolderWriter(dir, n_shards);
-}
-
-void FolderWriter::add(int shard, std::vector<safetensors::TensorData> tensors) {
-  auto& list = shards_[static_cast<size_t>(shard - 1)];
-  std::move(tensors.begin(), tensors.end(), std::back_inserter(list));
-}
-
-Result<void> FolderWriter::finish() {
-  std::vector<safetensors::IndexEntry> entries;
-  uint64_t total = 0;
-  const std::pair<std::string, std::string> format[] = {{"format", "pt"}};
-  for (size_t i = 0; i < shards_.size(); ++i) {
-    const std::string name = shard_name(static_cast<int>(i) + 1, static_cast<int>(shards_.size()));
-    DSF_OK(safetensors::write_file(dir_ / name, shards_[i], format));
-    for (const auto& t : shards_[i]) {
-      entries.push_back({t.name, name});
-      total += t.bytes.size();
-    }
-  }
-  return safetensors::write_index(dir_ / "model.safetensors.index.json", entries, total);
-}
-
-Result<void> write_small_files(const std::filesystem::path& dir, const std::string& config_json) {
+Result<void> write_small_files(const std::filesystem::path& dir) {
   using json::Value;
   const auto text_of = [](const char* token) { return std::string(token); };
   const Value tokenizer_config = json::Object{{"add_bos_token", false},
@@ -63,7 +29,6 @@ Result<void> write_small_files(const std::filesystem::path& dir, const std::stri
                                         {"temperature", 1.0},
                                         {"top_p", 0.95},
                                         {"transformers_version", "5.6.0"}};
-  DSF_OK(io::write_file_atomic(dir / "config.json", config_json));
   DSF_OK(io::write_file_atomic(dir / "tokenizer.json", tokenizer_json()));
   DSF_OK(
       io::write_file_atomic(dir / "tokenizer_config.json", json::dump(tokenizer_config, json::Style::kPretty) + "\n"));
