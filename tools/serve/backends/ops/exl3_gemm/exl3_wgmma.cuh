@@ -143,7 +143,7 @@ struct Ring {
 __device__ inline Ring make_ring(std::byte* shared, int fixed, int bytes, int n_slots) {
   auto* const barriers = reinterpret_cast<uint64_t*>(shared);
   if (threadIdx.x == 0) {
-    for (int i = 0; i < n_slots; ++i) barrier_init(barriers + i, 1), barrier_init(barriers + kMaxSlots + i, kConsumers / 32);
+    for (int i = 0; i < n_slots; ++i) barrier_init(barriers + i, 1), barrier_init(barriers + kMaxSlots + i, kConsumers);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
   __syncthreads();
@@ -225,8 +225,7 @@ __device__ __forceinline__ void wide_product(Ring& ring, const Tile& tile, float
         sums[2 * j + c] = fmaf(fmaf(acc[4 * j + 2 * c], 254.0f, residual), f.y, sums[2 * j + c]);
       }
     }
-    __syncwarp();
-    if (lane == 0) barrier_arrive(empty);
+    barrier_arrive(empty);
     if (b + 1 < chunk_end) continue;
     // Chunks add up in the result tile, each value in the hands of one thread.
 #pragma unroll
