@@ -1,6 +1,6 @@
 # The two commands of the README, and what a developer repeats. Each does its own set-up on a fresh Debian 12 or Ubuntu 24.04.
 #
-#   make demo     packages, build, then the whole pipeline on a small checkpoint that the project makes itself
+#   make demo     packages, build, then the whole pipeline on the small model that the project trained itself
 #   make check    packages, build with warnings as errors, every test that needs neither a GPU nor a network
 BUILD ?= build/ci
 JOBS  ?= $(shell nproc)
@@ -8,8 +8,8 @@ DEMO_DIR ?= demo
 
 .PHONY: demo check packages configure build install sanitize format clean
 
-# Only the tools and the two developer tools that the demo starts: no test is compiled for it.
-DEMO_TARGETS = dsf-fetch dsf-verify dsf-pack-engram dsf-preflight dsf-serve dsf-bench dsf-make-checkpoint dsf-hub
+# Only the tools and the developer tool that the demo starts: no test is compiled for it.
+DEMO_TARGETS = dsf-fetch dsf-verify dsf-pack-engram dsf-preflight dsf-serve dsf-bench dsf-hub
 demo: configure
 	cmake --build $(BUILD) -j $(JOBS) --target $(DEMO_TARGETS)
 	scripts/demo.sh $(BUILD) $(DEMO_DIR)

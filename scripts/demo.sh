@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# The whole pipeline on a small checkpoint that the project makes itself, served by a Hub on loopback:
-#   make-checkpoint -> hub -> fetch -> verify -> pack-engram -> preflight -> serve <- bench
+# The whole pipeline on the toy model (tests/toy: six million weights, trained on a closed world), served by a Hub on loopback:
+#   hub -> fetch -> verify -> pack-engram -> preflight -> serve <- questions, bench
 # Usage: demo.sh BUILD_DIR WORK_DIR
 set -euo pipefail
 
+toy=$(cd "$(dirname "$0")/../tests/toy/model" && pwd)
 build=$(cd "$1" && pwd)
 rm -rf "$2" && mkdir -p "$2"
 work=$(cd "$2" && pwd)
@@ -24,19 +25,19 @@ wait_for_file() {
   return 1
 }
 
-step "make a checkpoint: the release's layout, and the same model as an EXL3 pack"
 mkdir -p hub/demo
-dsf-make-checkpoint --native hub/demo/tiny-native --exl3 hub/demo/tiny-exl3
+cp -r "$toy/native" hub/demo/toy-native
+cp -r "$toy/exl3" hub/demo/toy-exl3
 
-step "serve both from a Hub on loopback"
+step "serve the toy model, native and as an EXL3 pack, from a Hub on loopback"
 dsf-hub serve --root hub --port 0 --port-file hub.port 2>hub.log &
 pids+=($!)
 wait_for_file hub.port
 export HF_ENDPOINT=http://127.0.0.1:$(cat hub.port)
 
 step "pin what is to be fetched, then fetch it: every byte hashed"
-dsf-fetch pin demo/tiny-exl3 -o exl3.pin.json
-dsf-fetch pin demo/tiny-native -o native.pin.json
+dsf-fetch pin demo/toy-exl3 -o exl3.pin.json
+dsf-fetch pin demo/toy-native -o native.pin.json
 dsf-fetch get exl3.pin.json --local-dir model
 dsf-fetch get native.pin.json --local-dir native
 
@@ -52,18 +53,29 @@ step "is this node ready?"
 dsf-preflight --model model --engram engram --world-size 1 --rank 0
 
 step "serve the EXL3 pack on the CPU backend"
-dsf-serve --model model --engram engram --backend cpu --port 0 --port-file serve.port --served-model-name tiny 2>serve.log &
+dsf-serve --model model --engram engram --backend cpu --port 0 --port-file serve.port --served-model-name toy 2>serve.log &
 pids+=($!)
 wait_for_file serve.port
 url=http://127.0.0.1:$(cat serve.port)
 
-step "ask it something (random weights: noise is the right answer)"
-curl -sS --fail "$url/v1/chat/completions" -H 'Content-Type: application/json' \
-  -d '{"model":"tiny","messages":[{"role":"user","content":"Hello"}],"reasoning_effort":"none","temperature":0,"max_tokens":16}'
-echo
+# ask QUESTION PATTERN MEMBERS: one chat request at temperature 0; the answer is printed and must match the pattern.
+ask() {
+  local reply
+  reply=$(curl -sS --fail "$url/v1/chat/completions" -H 'Content-Type: application/json' \
+    -d '{"model":"toy","temperature":0,"max_tokens":200,"messages":[{"role":"user","content":"'"$1"'"}],'"$3"'}')
+  echo "question: $1"
+  echo "answer:   $(sed -E 's/.*"message":(\{.*\}),"logprobs".*/\1/' <<<"$reply")"
+  grep -qE "$2" <<<"$reply" || { echo "demo: that is not the right answer ($2)" >&2; return 1; }
+}
+
+step "ask it three things that it was trained to know: without thinking, with thinking, with a tool"
+ask "Name the capital of Norway." '"content":"[^"]*Oslo' '"reasoning_effort":"none"'
+ask "What is the sum of 47 and 38?" '"content":"[^"]*85.*"reasoning_content":"[^"]+' '"reasoning_effort":"high"'
+ask "Weather in Oslo in 3 days, please." '"name":"get_weather","arguments":"\{\\"city\\": ?\\"Oslo\\", ?\\"days\\": ?3\}"' \
+  '"reasoning_effort":"none","tools":[{"type":"function","function":{"name":"get_weather","description":"Weather of a city in some days.","parameters":{"type":"object","properties":{"city":{"type":"string"},"days":{"type":"integer"}},"required":["city","days"]}}}]'
 
 step "measure it: C1 to C8"
-dsf-bench --base-url "$url" --model tiny --label demo --thinking off --input-lines 27 --output-tokens 16 --repeats 1 --skip-warmup --out bench
+dsf-bench --base-url "$url" --model toy --label demo --thinking off --input-lines "${DSF_DEMO_LINES:-27}" --output-tokens 16 --repeats 1 --skip-warmup --ignore-eos --out bench
 cat bench/table.md
 
 step "done; everything is in $work"

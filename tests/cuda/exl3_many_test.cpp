@@ -12,8 +12,16 @@ namespace {
 
 using Rows = std::vector<float>;
 
+// The device, or itself as an older one: the kernels that need nothing of it.
+const int kNewest = 0, kPlain = 80;
+gpu::Facts facts_as(const Device& device, int arch) {
+  gpu::Facts facts = device.facts;
+  if (arch != kNewest) facts.arch = arch;
+  return facts;
+}
+
 // One launch over matrices side by side: each reads its own part of x's rows.
-std::vector<Rows> gemm(Device& device, const std::vector<const DeviceMatrix*>& m, const Rows& x, int n_rows, bool side_by_side) {
+std::vector<Rows> gemm(const Device& device, const std::vector<const DeviceMatrix*>& m, const Rows& x, int n_rows, bool side_by_side, int arch) {
   const int in = m[0]->view.in;
   std::vector<std::unique_ptr<DeviceArray<float>>> y;
   std::vector<serve::ops::Exl3GemvArgs::Output> outputs;
@@ -23,7 +31,7 @@ std::vector<Rows> gemm(Device& device, const std::vector<const DeviceMatrix*>& m
   }
   DeviceArray<float> dx(x);
   DeviceArray<uint8_t> workspace(serve::ops::exl3_gemm_workspace_bytes(outputs, n_rows));
-  OK(serve::ops::exl3_gemm(device.stream, device.facts,
+  OK(serve::ops::exl3_gemm(device.stream, facts_as(device, arch),
                            {dx.get(), side_by_side ? in * static_cast<int>(m.size()) : in, n_rows, outputs, workspace.get(), nullptr}));
   OK(device.stream.wait());
   std::vector<Rows> out;
@@ -55,11 +63,27 @@ TEST_CASE("many rows: the decode kernel's bits at every width, on edge shapes, f
         const Rows y = device.gemv({&w}, part_of(x, row, 10, in), 10)[0];
         want.insert(want.end(), y.begin(), y.end());
       }
-      for (const auto& [first, n] : {std::pair<int, int>{0, 100}, {0, 1}, {2, 17}, {5, 40}, {1, 63}}) {
-        const auto got = gemm(device, {&w}, part_of(x, first, n, in), n, false)[0];
-        CHECK_MESSAGE(different(got, part_of(want, first, n, out)) == 0, in << "x" << out << " K" << bits << " rows " << first << " + " << n);
-      }
+      for (const int arch : {kNewest, kPlain})
+        for (const auto& [first, n] : {std::pair<int, int>{0, 100}, {0, 1}, {2, 17}, {5, 40}, {1, 63}}) {
+          const auto got = gemm(device, {&w}, part_of(x, first, n, in), n, false, arch)[0];
+          CHECK_MESSAGE(different(got, part_of(want, first, n, out)) == 0, in << "x" << out << " K" << bits << " rows " << first << " + " << n << " arch " << arch);
+        }
     }
+}
+
+TEST_CASE("many rows: more tiles than the device has room for at once") {
+  NEED_DEVICE("exl3_gemm tiles");
+  Device device;
+  test::Random random(54);
+  const int in = 640, out = 8192, n_rows = 230;
+  const DeviceMatrix w(device.stream, random_matrix(random, in, out, 3));
+  const auto x = random.normal(static_cast<size_t>(n_rows * in));
+  for (const int arch : {kNewest, kPlain}) {
+    const auto got = gemm(device, {&w}, x, n_rows, false, arch)[0];
+    for (int row = 0; row < n_rows; row += 10)
+      CHECK_MESSAGE(different(part_of(got, row, 10, out), device.gemv({&w}, part_of(x, row, 10, in), 10)[0]) == 0, "rows from " << row << " arch " << arch);
+    CHECK(different(got, gemm(device, {&w}, x, n_rows, false, arch)[0]) == 0);
+  }
 }
 
 TEST_CASE("many rows: matrices of several widths in one launch, with one input or side by side") {
@@ -70,15 +94,17 @@ TEST_CASE("many rows: matrices of several widths in one launch, with one input o
   const int n_rows = 33;
   const auto x = random.normal(n_rows * 640 * 3);
   const std::vector<const DeviceMatrix*> all = {&a, &b, &c};
-  const auto one = gemm(device, all, part_of(x, 0, n_rows, 640), n_rows, false), own = gemm(device, all, x, n_rows, true);
-  for (size_t i = 0; i < 3; ++i) {
-    CHECK(different(one[i], gemm(device, {all[i]}, part_of(x, 0, n_rows, 640), n_rows, false)[0]) == 0);
-    Rows mine;
-    for (int row = 0; row < n_rows; ++row) {
-      const Rows part = part_of(x, 3 * row + static_cast<int>(i), 1, 640);
-      mine.insert(mine.end(), part.begin(), part.end());
+  for (const int arch : {kNewest, kPlain}) {
+    const auto one = gemm(device, all, part_of(x, 0, n_rows, 640), n_rows, false, arch), own = gemm(device, all, x, n_rows, true, arch);
+    for (size_t i = 0; i < 3; ++i) {
+      CHECK(different(one[i], gemm(device, {all[i]}, part_of(x, 0, n_rows, 640), n_rows, false, arch)[0]) == 0);
+      Rows mine;
+      for (int row = 0; row < n_rows; ++row) {
+        const Rows part = part_of(x, 3 * row + static_cast<int>(i), 1, 640);
+        mine.insert(mine.end(), part.begin(), part.end());
+      }
+      CHECK(different(own[i], gemm(device, {all[i]}, mine, n_rows, false, arch)[0]) == 0);
     }
-    CHECK(different(own[i], gemm(device, {all[i]}, mine, n_rows, false)[0]) == 0);
   }
 }
 
@@ -110,13 +136,13 @@ TEST_CASE("many rows: grouped experts give exl3_moe's bits") {
     for (int j = 0; j < k; ++j) weights.push_back(0.1f + static_cast<float>(random.below(100)) / 100.0f);
   }
   for (const bool shared : {true, false}) {
-    const auto run = [&](int first, int n_rows, bool many) {
+    const auto run = [&](int first, int n_rows, bool many, int arch = kNewest) {
       DeviceArray<float> dx(part_of(x, first, n_rows, dim)), dw(part_of(weights, first, n_rows, k)), y(static_cast<size_t>(n_rows * dim));
       DeviceArray<int32_t> did(std::vector<int32_t>(ids.begin() + first * k, ids.begin() + (first + n_rows) * k));
       DeviceArray<uint8_t> workspace(many ? serve::ops::exl3_moe_many_workspace_bytes(n_rows, k, n_experts, dim, inter) : serve::ops::exl3_moe_workspace_bytes(n_rows, k, dim, inter));
       DeviceArray<uint32_t> counters(std::vector<uint32_t>(many ? 1 : serve::ops::exl3_moe_counters(n_rows, k, dim, inter), 0));
       const serve::ops::Exl3MoeArgs a{dx.get(), did.get(), dw.get(), dtable.get(), shared ? dtable.get() + n_experts : nullptr, y.get(), n_rows, k, dim, inter, 10, workspace.get(), counters.get()};
-      if (many) OK(serve::ops::exl3_moe_many(device.stream, a, n_experts, 6));
+      if (many) OK(serve::ops::exl3_moe_many(device.stream, facts_as(device, arch), a, n_experts, 6));
       else OK(serve::ops::exl3_moe(device.stream, device.facts, a));
       OK(device.stream.wait());
       return y.host();
@@ -126,8 +152,10 @@ TEST_CASE("many rows: grouped experts give exl3_moe's bits") {
       const Rows y = run(row, 5, false);
       want.insert(want.end(), y.begin(), y.end());
     }
-    for (const auto& [first, n] : {std::pair<int, int>{0, all_rows}, {0, 1}, {3, 9}, {1, 30}, {60, 70}})
-      CHECK_MESSAGE(different(run(first, n, true), part_of(want, first, n, dim)) == 0, "rows " << first << " + " << n << (shared ? " with" : " without") << " a shared expert");
+    for (const int arch : {kNewest, kPlain})
+      for (const auto& [first, n] : {std::pair<int, int>{0, all_rows}, {0, 1}, {3, 9}, {1, 30}, {60, 70}})
+        CHECK_MESSAGE(different(run(first, n, true, arch), part_of(want, first, n, dim)) == 0,
+                      "rows " << first << " + " << n << (shared ? " with" : " without") << " a shared expert, arch " << arch);
   }
 }
 

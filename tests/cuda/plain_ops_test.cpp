@@ -41,6 +41,28 @@ TEST_CASE("an all-zero row stays finite on the device") {
   CHECK(y.host() == std::vector<float>(64));
 }
 
+TEST_CASE("two norms in one launch, one of them rotated: rmsnorm and rope one after the other") {
+  NEED_DEVICE("norm_rows");
+  test::Random random(12);
+  const auto freq = ops::rope_frequencies(64, 10000, {});
+  const std::vector<int64_t> positions{0, 127, 1048575};
+  const auto rows = static_cast<int64_t>(positions.size());
+  for (const auto& [plain, rotated] : {std::pair<int64_t, int64_t>{1280, 512}, {5120, 128}, {33, 90}}) {
+    const auto x = random.normal(static_cast<size_t>(rows * plain)), kv = random.normal(static_cast<size_t>(rows * rotated)), w = random.normal(static_cast<size_t>(std::max(plain, rotated)));
+    std::vector<float> want(x.size()), want_kv(kv.size());
+    ops::rmsnorm_ref({x.data(), w.data(), want.data(), rows, plain, 1e-20f});
+    ops::rmsnorm_ref({kv.data(), w.data(), want_kv.data(), rows, rotated, 1e-20f});
+    ops::rope_ref({want_kv.data(), positions.data(), freq.data(), rows, 1, rotated, 64, false});
+    DeviceArray<float> dx(x), dkv(kv), dw(w), df(freq);
+    DeviceArray<int64_t> dp(positions);
+    const ops::NormRows tasks[] = {{.norm = {dx.get(), dw.get(), dx.get(), rows, plain, 1e-20f}},
+                                   {.norm = {dkv.get(), dw.get(), dkv.get(), rows, rotated, 1e-20f}, .positions = dp.get(), .freq = df.get(), .rope_dim = 64}};
+    OK(ops::norm_rows_cuda(tasks, nullptr));
+    CHECK(relative_distance(dx.host(), want) < kSumBound);
+    CHECK(relative_distance(dkv.host(), want_kv) < kSumBound);
+  }
+}
+
 TEST_CASE("rope on the device, forward and back, at small and large positions") {
   NEED_DEVICE("rope");
   test::Random random(2);
@@ -195,13 +217,20 @@ TEST_CASE("sparse attention: window, selection, empty lists, every head width") 
     a.q = dq.get(), a.window = dw.get(), a.window_begin = db.get(), a.window_end = de.get(), a.rows = dst.get(), a.selection = dsel.get(), a.sink = dsink.get(), a.out = dout.get();
     OK(ops::sparse_attention_cuda(a, kWindow, partial.get(), nullptr));
     CHECK(relative_distance(dout.host(), want) < 1e-5);
+    const std::vector<int64_t> positions{0, 1, 328, 1048575};
+    const auto freq = ops::rope_frequencies(32, 10000, {});
+    ops::rope_ref({want.data(), positions.data(), freq.data(), rows, heads, width, 32, true});
+    DeviceArray<int64_t> dp(positions);
+    DeviceArray<float> df(freq);
+    OK(ops::sparse_attention_cuda(a, kWindow, partial.get(), nullptr, {dp.get(), df.get(), 32}));
+    CHECK(relative_distance(dout.host(), want) < 1e-5);
   }
 }
 
 TEST_CASE("the router chooses the oracle's experts") {
   NEED_DEVICE("moe_route");
   test::Random random(10);
-  for (const auto& [experts, k, dim] : {std::tuple<int64_t, int64_t, int64_t>{384, 6, 5120}, {6, 2, 128}, {4, 4, 8}, {128, 3, 256}}) {
+  for (const auto& [experts, k, dim] : {std::tuple<int64_t, int64_t, int64_t>{384, 6, 5120}, {6, 2, 128}, {4, 4, 8}, {128, 3, 256}, {512, 32, 64}}) {
     constexpr int64_t kRows = 21;
     const auto x = random.normal(static_cast<size_t>(kRows * dim)), gate = random.normal(static_cast<size_t>(experts * dim), 0.05f), bias = random.normal(static_cast<size_t>(experts), 0.5f);
     std::vector<int32_t> ids(static_cast<size_t>(kRows * k));

@@ -17,8 +17,8 @@ else()
     list(APPEND flags "-I${dir}")
   endforeach()
   foreach(source exl3_gemv/exl3_gemv exl3_gemv/exl3_reconstruct exl3_moe/exl3_moe exl3_gemm/exl3_gemm
-          exl3_gemm/exl3_moe_many)
-    execute_process(COMMAND "${NVCC}" -std=c++20 -O3 -gencode arch=compute_90,code=sm_90 -Xptxas -v ${flags} -cubin -o /dev/null
+          exl3_gemm/exl3_gemm_wide exl3_gemm/exl3_moe_many exl3_gemm/exl3_moe_wide)
+    execute_process(COMMAND "${NVCC}" -std=c++20 -O3 -gencode arch=compute_90a,code=sm_90a -Xptxas -v ${flags} -cubin -o /dev/null
                             "${ROOT}/tools/serve/backends/ops/${source}.cu"
                     OUTPUT_VARIABLE out ERROR_VARIABLE err RESULT_VARIABLE rc)
     if(NOT rc EQUAL 0)

@@ -120,7 +120,7 @@ void time_layer(const gpu::Stream& s, const gpu::Facts& facts, const Buffers& b,
       a.experts = dtable.as<serve::ops::Exl3Expert>(), a.shared = layer.shared_bits != 0 ? a.experts + n_experts : nullptr;
       a.n_rows = n_rows, a.k = kChoices, a.dim = kDim, a.inter = layer.inter;
       a.workspace = b.workspace.data(), a.counters = b.counters.as<uint32_t>();
-      DSF_OK((many ? serve::ops::exl3_moe_many(s, a, n_experts, std::max(layer.bits, layer.shared_bits)) : serve::ops::exl3_moe(s, facts, a)));
+      DSF_OK((many ? serve::ops::exl3_moe_many(s, facts, a, n_experts, std::max(layer.bits, layer.shared_bits)) : serve::ops::exl3_moe(s, facts, a)));
     }
     return {};
   });

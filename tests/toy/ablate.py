@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """What the parts of the trained model are worth: held-out answers and perplexity with one part taken out at a time.
 
-    python3 ablate.py FOLDER TOKEN_MAP HELDOUT.npz          HELDOUT: make_data.py heldout-tokens
+python3 ablate.py FOLDER TOKEN_MAP HELDOUT.npz          HELDOUT: make_data.py heldout-tokens
 """
+
 import json
 import pathlib
 import sys
@@ -33,12 +34,18 @@ def plain_caches(_):
     toy.cache = lambda x, kind: x
 
 
-PARTS = {"nothing": lambda m: None, "the indexer's choice (the oldest rows instead)": first_rows, "all compressed rows": no_selection,
-         "the limit on rows (all visible ones)": lambda m: m.dense.fill_(True),
-         "Engram": lambda m: zero(m, "engram.wkv.weight"), "Engram of layer 1": lambda m: zero(m, "layers.1.engram.wkv.weight"),
-         "Engram of layer 3": lambda m: zero(m, "layers.3.engram.wkv.weight"),
-         "routed experts": lambda m: zero(m, *(f"experts.{e}.w2.weight" for e in range(4))),
-         "shared experts": lambda m: zero(m, "shared_experts.w2.weight"), "cache formats": plain_caches}
+PARTS = {
+    "nothing": lambda m: None,
+    "the indexer's choice (the oldest rows instead)": first_rows,
+    "all compressed rows": no_selection,
+    "the limit on rows (all visible ones)": lambda m: m.dense.fill_(True),
+    "Engram": lambda m: zero(m, "engram.wkv.weight"),
+    "Engram of layer 1": lambda m: zero(m, "layers.1.engram.wkv.weight"),
+    "Engram of layer 3": lambda m: zero(m, "layers.3.engram.wkv.weight"),
+    "routed experts": lambda m: zero(m, *(f"experts.{e}.w2.weight" for e in range(4))),
+    "shared experts": lambda m: zero(m, "shared_experts.w2.weight"),
+    "cache formats": plain_caches,
+}
 
 
 def main(argv):
@@ -53,7 +60,7 @@ def main(argv):
         remove(m)
         scores, perplexity = exact_matches(m, buckets)
         shares = [[sum(v[k] for label, v in scores.items() if label.endswith("thinking") == on) for k in (0, 1)] for on in (False, True)]
-        print(f"| {part} | " + " | ".join(f"{100 * r / n:.0f} %" for r, n in shares) + f" | {perplexity:.4f} |", flush=True)
+        print(f"| {part} | " + " | ".join(f"{100 * r / n:.0f} %" for r, n in shares) + f" | {perplexity:.5f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@
 Reads the weights from the folder, as an engine does. SEQUENCES: a JSON array of arrays of token ids (make_data.py heldout-ids). Flags go to
 dsf-serve score.
 """
+
 import json
 import math
 import pathlib
@@ -20,7 +21,15 @@ import config
 from model import Toy, key
 
 E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])
-KINDS = {"BF16": torch.bfloat16, "F32": torch.float32, "F8_E4M3": torch.float8_e4m3fn, "F8_E8M0": torch.uint8, "I8": torch.uint8, "I32": torch.int32, "I64": torch.int64}
+KINDS = {
+    "BF16": torch.bfloat16,
+    "F32": torch.float32,
+    "F8_E4M3": torch.float8_e4m3fn,
+    "F8_E8M0": torch.uint8,
+    "I8": torch.uint8,
+    "I32": torch.int32,
+    "I64": torch.int64,
+}
 
 
 def read_safetensors(path):
@@ -52,8 +61,11 @@ def engine_logits(binary, folder, ids, flags):
     with tempfile.TemporaryDirectory() as scratch:
         ids_file, out = pathlib.Path(scratch) / "ids.json", pathlib.Path(scratch) / "logits.safetensors"
         ids_file.write_text(json.dumps(ids))
-        subprocess.run([binary, "score", "--model", folder, "--token-ids", ids_file, "--logits", out, "-j", "1", *flags], check=True,
-                       stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [binary, "score", "--model", folder, "--token-ids", ids_file, "--logits", out, "-j", "1", *flags],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
         return dict(read_safetensors(out))["logits"]
 
 
@@ -74,8 +86,10 @@ def main(argv):
         greedy += (ours.argmax(-1) != engine.argmax(-1)).sum().item()
         ours_loss, engine_loss = ours_loss + loss(ours, ids), engine_loss + loss(engine, ids)
     d, n = torch.cat(differences), sum(len(ids) - 1 for ids in sequences)
-    print(f"{len(d)} positions: logit difference median {d.median():.1e}, 99 % {np.quantile(d, 0.99):.1e}, largest {d.max():.1e}; greedy tokens "
-          f"differ at {greedy}; perplexity torch {math.exp(ours_loss / n):.5f}, dsf-serve {math.exp(engine_loss / n):.5f}")
+    print(
+        f"{len(d)} positions: logit difference median {d.median():.1e}, 99 % {np.quantile(d, 0.99):.1e}, largest {d.max():.1e}; "
+        f"greedy tokens differ at {greedy}; perplexity torch {math.exp(ours_loss / n):.5f}, dsf-serve {math.exp(engine_loss / n):.5f}"
+    )
 
 
 if __name__ == "__main__":

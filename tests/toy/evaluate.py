@@ -4,8 +4,9 @@
     python3 evaluate.py URL HELDOUT.jsonl [--limit N] [--jobs J] [--failures FILE] [--drafts]
 
 Greedy. An answer is right when its content, or its tool calls with their arguments, equal what is expected; a call is well formed when it
-names a declared tool, with all required parameters of the right types and no others. --drafts: also what the server's counters say about drafts.
+names a declared tool, with all required parameters of the right types and no others. --drafts: also what the server counted of drafts.
 """
+
 import argparse
 import collections
 import concurrent.futures
@@ -78,7 +79,9 @@ def report_drafts(before, after):
     places = lambda name: [v - w for v, w in zip(after[name], before.get(name, []) + [0] * len(after[name]))]  # noqa: E731
     rounds, accepted = moved("vllm:spec_decode_num_drafts_total"), moved("vllm:spec_decode_num_accepted_tokens_total")
     drafted, kept = places("dsf:draft_tokens_per_pos_total"), places("vllm:spec_decode_num_accepted_tokens_per_pos_total")
-    print(f"\nDrafts: {accepted / rounds:.2f} accepted of {moved('vllm:spec_decode_num_draft_tokens_total') / rounds:.2f} a step, {rounds} steps.\n")
+    print(
+        f"\nDrafts: {accepted / rounds:.2f} accepted of {sum(drafted) / rounds:.2f} a step, {rounds} steps.\n"
+    )
     print("| place | drafted | accepted | of all steps | of those with a draft there |\n| --- | --- | --- | --- | --- |")
     for i, (d, k) in enumerate(zip(drafted, kept)):
         print(f"| {i + 1} | {d} | {k} | {100 * k / rounds:.0f} % | {100 * k / max(d, 1):.0f} % |")

@@ -6,6 +6,7 @@
 Shards are at most 1 MiB. What an EXL3 pack keeps as it is (embedding, norms, mixes, sinks, router, Markov and confidence heads) stands in
 shards of its own before the matrices; each Engram layer is one shard at the end, as in the release.
 """
+
 import json
 import pathlib
 import shutil
@@ -86,10 +87,20 @@ def split(tensors):
 
 
 def config_json(c, ids):
-    return dict(architectures=["DeepseekV41ForCausalLM"], model_type="deepseek_v41", dtype="bfloat16", transformers_version="5.6.0",
-                bos_token_id=0, eos_token_id=1, pad_token_id=2, image_token_id=ids["<｜deepseek_image｜>"],
-                quantization_config=dict(quant_method="fp8", activation_scheme="dynamic", weight_block_size=[32, 32], scale_fmt="ue8m0",
-                                         expert_dtype="fp4"), text_config=c)
+    return dict(
+        architectures=["DeepseekV41ForCausalLM"],
+        model_type="deepseek_v41",
+        dtype="bfloat16",
+        transformers_version="5.6.0",
+        bos_token_id=0,
+        eos_token_id=1,
+        pad_token_id=2,
+        image_token_id=ids["<｜deepseek_image｜>"],
+        quantization_config=dict(
+            quant_method="fp8", activation_scheme="dynamic", weight_block_size=[32, 32], scale_fmt="ue8m0", expert_dtype="fp4"
+        ),
+        text_config=c,
+    )
 
 
 def write_folder(model, tokenizer, out):
@@ -110,14 +121,37 @@ def write_folder(model, tokenizer, out):
     put = lambda name, value: (out / name).write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n")  # noqa: E731
     put("model.safetensors.index.json", dict(metadata=dict(total_size=total), weight_map=dict(sorted(entries.items()))))
     put("config.json", config_json(model.c, ids))
-    put("tokenizer_config.json", dict(add_bos_token=False, add_eos_token=False, bos_token="<｜begin▁of▁sentence｜>", clean_up_tokenization_spaces=False,
-                                      eos_token="<｜end▁of▁sentence｜>", model_max_length=4096, pad_token="<｜end▁of▁sentence｜>",
-                                      tokenizer_class="PreTrainedTokenizerFast", unk_token=None))
-    put("generation_config.json", dict(_from_model_config=True, bos_token_id=0, eos_token_id=1, do_sample=True, temperature=1.0, top_p=0.95,
-                                       transformers_version="5.6.0"))
+    put(
+        "tokenizer_config.json",
+        dict(
+            add_bos_token=False,
+            add_eos_token=False,
+            bos_token="<｜begin▁of▁sentence｜>",
+            clean_up_tokenization_spaces=False,
+            eos_token="<｜end▁of▁sentence｜>",
+            model_max_length=4096,
+            pad_token="<｜end▁of▁sentence｜>",
+            tokenizer_class="PreTrainedTokenizerFast",
+            unk_token=None,
+        ),
+    )
+    put(
+        "generation_config.json",
+        dict(
+            _from_model_config=True,
+            bos_token_id=0,
+            eos_token_id=1,
+            do_sample=True,
+            temperature=1.0,
+            top_p=0.95,
+            transformers_version="5.6.0",
+        ),
+    )
     shutil.copy(tokenizer, out / "tokenizer.json")
-    print(f"{len(shards)} shards, {len(entries)} tensors, {total} bytes of tensors, "
-          f"{sum(f.stat().st_size for f in out.iterdir())} bytes of files")
+    print(
+        f"{len(shards)} shards, {len(entries)} tensors, {total} bytes of tensors, "
+        f"{sum(f.stat().st_size for f in out.iterdir())} bytes of files"
+    )
 
 
 def main(argv):

@@ -1,4 +1,5 @@
 """Rounding to the formats of caches and weights, with gradients passed straight through. Rules: model.md 4 and 9."""
+
 import torch
 
 
@@ -43,6 +44,7 @@ def cache(x, kind):
 
 # ---- weights: (values on the grid, exponent of the block scale) ---------------------------------------------------------------------
 
+
 def blocks_of(w, kind):
     """[.., one block] of a matrix whose sides are multiples of 32: 32x32 for fp8, 1x32 for fp4 and tables."""
     if kind == "fp8":
@@ -59,7 +61,7 @@ def whole(blocks, shape, kind):
 
 
 def encode(w, kind):
-    """Grid values per block and power-of-two scales [.., 1]. FP4 takes the better of two scales: clipping its largest value can cost less."""
+    """Grid values per block and power-of-two scales [.., 1]. FP4 takes the better of two scales: clipping can cost less."""
     b = blocks_of(w, kind)
     amax = b.abs().amax(-1, keepdim=True).clamp(min=2.0**-100)
     if kind != "fp4":

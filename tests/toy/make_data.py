@@ -10,6 +10,7 @@
 
 A twelfth of all items, by a hash of their keys, is held out: training never sees them, in no conversation. Seeded; the same everywhere.
 """
+
 import json
 import multiprocessing
 import random
@@ -22,7 +23,12 @@ import world
 from prompt import render
 from world import held_out
 
-STYLES = [("Answer briefly.", True), ("Give short answers.", True), ("You are a helpful assistant.", False), ("You answer the user's questions.", False)]
+STYLES = [
+    ("Answer briefly.", True),
+    ("Give short answers.", True),
+    ("You are a helpful assistant.", False),
+    ("You answer the user's questions.", False),
+]
 CHUNK, LONGEST = 5000, 640
 EFFORTS = ["low", "high", "max"]
 
@@ -38,8 +44,10 @@ def draw(rng, table, want_held):
 
 
 def call_messages(item, thinking, effort):
-    calls = [{"id": f"call_{i}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments, ensure_ascii=False)}}
-             for i, (name, arguments) in enumerate(item.calls)]
+    calls = [
+        {"id": f"call_{i}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments, ensure_ascii=False)}}
+        for i, (name, arguments) in enumerate(item.calls)
+    ]
     message = {"role": "assistant", "content": "", "tool_calls": calls}
     if thinking:
         message["reasoning_content"] = item.reasons[EFFORTS.index(effort)]
@@ -202,8 +210,10 @@ def write_tokens(path, conversations, **more):
     lengths = np.array([len(i) for i in ids], np.int32)
     flat = np.concatenate([np.array(m, bool) for m in marks])
     np.savez_compressed(path, ids=np.concatenate([np.array(i, np.uint16) for i in ids]), marks=np.packbits(flat), lengths=lengths, **more)
-    print(f"{len(ids)} conversations, {lengths.sum()} tokens, answers {flat.mean():.2f}, "
-          f"lengths at 10, 50, 70, 90, 99, 100 %: {np.quantile(lengths, [0.1, 0.5, 0.7, 0.9, 0.99, 1]).astype(int).tolist()}")
+    print(
+        f"{len(ids)} conversations, {lengths.sum()} tokens, answers {flat.mean():.2f}, "
+        f"lengths at 10, 50, 70, 90, 99, 100 %: {np.quantile(lengths, [0.1, 0.5, 0.7, 0.9, 0.99, 1]).astype(int).tolist()}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The text model and its draft blocks in torch, trainable: whole sequences and dense masks, as tests/oracle/engine/reference_model.py has
 them in float64, with gradients straight through the cache formats. Tensors go by their release names.
 """
+
 import math
 
 import torch
@@ -14,7 +15,8 @@ def frequencies(rd, theta, yarn):
     i = torch.arange(rd // 2, dtype=torch.float64)
     f = theta ** (-2.0 * i / rd)
     if yarn:
-        corner = lambda turns: rd * math.log(yarn["original_max_position_embeddings"] / (2 * math.pi * turns)) / (2 * math.log(theta))  # noqa: E731
+        longest = yarn["original_max_position_embeddings"]
+        corner = lambda turns: rd * math.log(longest / (2 * math.pi * turns)) / (2 * math.log(theta))  # noqa: E731
         low, high = max(math.floor(corner(yarn["beta_fast"])), 0), min(math.ceil(corner(yarn["beta_slow"])), rd - 1)
         ramp = ((i - low) / (high - low)).clamp(0, 1)
         f = f / yarn["factor"] * ramp + f * (1 - ramp)
@@ -60,6 +62,7 @@ class Lookup(torch.autograd.Function):
 
 class Shared:
     """What one layer leaves for later ones, and what the losses need."""
+
     rows = keys = chosen = kept = score = None
     index_loss = 0.0
 
@@ -69,7 +72,9 @@ class Toy(torch.nn.Module):
         super().__init__()
         self.c, self.specs = c, config.tensors(c)
         generator = torch.Generator().manual_seed(seed)
-        self.p = torch.nn.ParameterDict({key(n): torch.nn.Parameter(initial(n, shape, c, generator)) for n, (_, shape) in self.specs.items()})
+        self.p = torch.nn.ParameterDict(
+            {key(n): torch.nn.Parameter(initial(n, shape, c, generator)) for n, (_, shape) in self.specs.items()}
+        )
         self.register_buffer("freq_plain", frequencies(c["qk_rope_head_dim"], c["rope_theta"], None), False)
         self.register_buffer("freq_compress", frequencies(c["qk_rope_head_dim"], c["compress_rope_theta"], c["rope_scaling"]), False)
         self.register_buffer("dense", torch.tensor(False), False)  # all visible compressed rows instead of the indexer's choice
@@ -285,8 +290,8 @@ class Toy(torch.nn.Module):
         return self.lin("head", h), torch.cat(taps, -1), shared.index_loss
 
     def draft(self, ids, taps, anchors):
-        """Draft passes at A positions of each sequence: ids [B, T], taps [B, T, ..], anchors [B, A] -> base logits [B, A, block, V] before the
-        Markov part, hidden rows [B, A, block, D]. The pending token of anchor P is ids[P]; taps before P are known."""
+        """Draft passes at A positions of each sequence: ids [B, T], taps [B, T, ..], anchors [B, A] -> logits [B, A, block, V] before
+        the Markov part, hidden rows [B, A, block, D]. The pending token of anchor P is ids[P]; taps before P are known."""
         c, n = self.c, self.c["dspark_block_size"]
         t = torch.arange(ids.shape[1], device=ids.device)
         main = self.norm(self.lin("mtp.0.main_proj", taps), "mtp.0.main_norm")

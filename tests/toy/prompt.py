@@ -4,6 +4,7 @@ thinking and efforts. `python3 prompt.py VECTORS` holds it against the shared pr
 A rendered conversation is a list of (text, is_answer) parts; an answer part ends with the end-of-sentence marker and always follows a
 control marker, so that the parts may be tokenized one by one.
 """
+
 import json
 import sys
 
@@ -57,7 +58,9 @@ def calls_text(calls):
         arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
         parameters = "\n".join(
             f'<{DSML} parameter name="{key}" string="{"true" if isinstance(value, str) else "false"}">'
-            f'{value if isinstance(value, str) else dumps(value)}</{DSML} parameter>' for key, value in arguments.items())
+            f"{value if isinstance(value, str) else dumps(value)}</{DSML} parameter>"
+            for key, value in arguments.items()
+        )
         invokes.append(f'<{DSML} invoke name="{call["function"]["name"]}">\n{parameters}\n</{DSML} invoke>')
     return f"\n\n<{DSML} calls>\n" + "\n".join(invokes) + f"\n</{DSML} calls>"
 
@@ -114,7 +117,9 @@ def render(messages, thinking=False, effort=None, tools=None, schema=None, open_
 def in_scope(case):
     """What the toy data uses: text of four roles, whole arguments; no order of results, reminders, tasks or continuations."""
     roles = ("system", "user", "assistant", "tool")
-    plain = all(m["role"] in roles and isinstance(m.get("content") or "", str) and not {"reasoning", "task"} & set(m) for m in case["messages"])
+    plain = all(
+        m["role"] in roles and isinstance(m.get("content") or "", str) and not {"reasoning", "task"} & set(m) for m in case["messages"]
+    )
     calls = [c for m in case["messages"] for c in m.get("tool_calls") or []]
     return plain and len(calls) < 2 and "cont" not in case and case["messages"][-1]["role"] != "assistant"
 

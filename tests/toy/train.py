@@ -6,6 +6,7 @@
 DATA: tokens.npz and heldout.npz of make_data.py, token_map.json. OUT gets state-*.safetensors (weights in f32), log.jsonl, scores.json.
 One process, one GPU (a step is one CUDA graph per length) or, for trials, the CPU. README.md has the command that was run.
 """
+
 import argparse
 import json
 import pathlib
@@ -56,7 +57,9 @@ def buckets_of(path, batch_tokens, device):
         low = length
         if own:
             of = lambda a: [a[i] for i in own]  # noqa: B023, E731
-            out.append(Bucket(length, of(ids), of(marks), of(labels) if labels is not None else None, max(1, batch_tokens // length), device))
+            out.append(
+                Bucket(length, of(ids), of(marks), of(labels) if labels is not None else None, max(1, batch_tokens // length), device)
+            )
     return out
 
 
@@ -154,6 +157,7 @@ def backbone_work(model):
                 load, bias = model.load[layer], model.p[key(f"layers.{layer}.ffn.gate.bias")]
                 bias.add_(2e-3 * (load.mean() - load).sign())
         return own + 0.1 * rest + 0.1 * index_loss, (own.detach(), rest.detach(), index_loss.detach(), right)
+
     return work
 
 
@@ -166,7 +170,7 @@ def draft_work(model, n_anchors=24):
         with torch.no_grad():
             logits, taps, _ = model(ids)
             chance = torch.rand(marks.shape, device=ids.device) + marks.float()
-            anchors = chance[:, 1 : -block].topk(n_anchors, -1).indices + 1
+            anchors = chance[:, 1:-block].topk(n_anchors, -1).indices + 1
             places = anchors[..., None] + torch.arange(block, device=ids.device)
             at = lambda a, p: a.gather(1, p.flatten(1)).view(p.shape)  # noqa: E731
             before, after = at(ids, places), at(ids, places + 1)
@@ -178,7 +182,9 @@ def draft_work(model, n_anchors=24):
         z = base + bias
         decay = 0.85 ** torch.arange(block, device=ids.device)
         weight = valid.float() * decay
-        ce = -(soft * z.log_softmax(-1)).sum(-1) + 0.3 * F.cross_entropy(z.flatten(0, -2), after.flatten(), reduction="none").view(after.shape)
+        ce = -(soft * z.log_softmax(-1)).sum(-1) + 0.3 * F.cross_entropy(z.flatten(0, -2), after.flatten(), reduction="none").view(
+            after.shape
+        )
         hit = (z.argmax(-1) == teacher_top).float()
         sure = F.binary_cross_entropy_with_logits(model.confidence(h.detach(), e.detach()), hit, reduction="none")
         total = weight.sum().clamp(min=1)
@@ -192,6 +198,7 @@ def draft_work(model, n_anchors=24):
             accepted = ((hit * valid).cumprod(-1).sum(-1) * full).sum() / full.sum().clamp(min=1)
             right = (hit * valid).sum() / valid.sum().clamp(min=1)
         return loss + 0.1 * confidence, (loss.detach(), confidence.detach(), accepted, right)
+
     return work
 
 
@@ -279,8 +286,11 @@ def main():
     if a.resume:
         restore(model, a.resume)
     buckets = buckets_of(a.data / "tokens.npz", a.batch_tokens, device)
-    print(f"{device}, {sum(x.numel() for x in model.p.values())} parameters, conversations by length "
-          f"{ {b.length: b.count for b in buckets} }, {time.time() - begin:.1f} s", flush=True)
+    print(
+        f"{device}, {sum(x.numel() for x in model.p.values())} parameters, conversations by length "
+        f"{ {b.length: b.count for b in buckets} }, {time.time() - begin:.1f} s",
+        flush=True,
+    )
     with open(a.out / "log.jsonl", "a") as log:
         for work, wanted in ((train_backbone, a.seconds or a.steps), (train_drafts, a.draft_seconds or a.draft_steps)):
             if wanted:

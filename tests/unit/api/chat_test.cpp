@@ -166,7 +166,7 @@ TEST_CASE("a stream has no more visible chunks than tokens, wherever the length 
       const bool chat = std::string(path).find("chat") != std::string::npos;
       const auto response =
           live.post(path, chat ? chat_body("cut " + std::to_string(n), more)
-                               : R"({"model":"m","prompt":"cut )" + std::to_string(n) + R"(",)" + more + "}");
+                               : R"({"model":"dsf","prompt":"cut )" + std::to_string(n) + R"(",)" + more + "}");
       REQUIRE_MESSAGE(response.status == 200, response.body);
       int64_t visible = 0;
       const Events events = events_of(response.body);

@@ -39,7 +39,7 @@ class Reader {
   }
   void take(std::span<std::byte> to) {
     fine_ = fine_ && to.size() <= left_.size();
-    if (!fine_) return;
+    if (!fine_ || to.empty()) return;  // an empty vector's data() may be null
     std::memcpy(to.data(), left_.data(), to.size());
     left_ = left_.subspan(to.size());
   }

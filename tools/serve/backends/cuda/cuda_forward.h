@@ -147,8 +147,8 @@ class CudaForward {
   // values [n_, hidden_size] of every rank added up, in rank order.
   Result<void> sum_ranks(float* values);
   Result<void> wait();
-  Result<void> rope(float* x, const int64_t* positions, int64_t heads, int64_t width, int64_t ratio,
-                    bool inverse = false);
+  const float* frequencies(int64_t ratio) const;  // of a layer's rope
+  Result<void> rope(float* x, const int64_t* positions, int64_t heads, int64_t width, int64_t ratio);
   Result<void> store(float* x, const int64_t* place, const Cache& to, int64_t dim, ops::FakeQuant format);
   // Linears of one input, at most one launch group (packed_linears.h); those the layer does not have are left out.
   Result<void> linears(const float* x, std::initializer_list<LinearTask> tasks, int64_t n_rows);

@@ -8,16 +8,16 @@
 
 namespace dsf::serve::cuda {
 
-Result<void> CudaForward::rope(float* x, const int64_t* positions, int64_t heads, int64_t width, int64_t ratio,
-                               bool inverse) {
+const float* CudaForward::frequencies(int64_t ratio) const { return ratio == 0 ? window_freq_ : compressed_freq_; }
+
+Result<void> CudaForward::rope(float* x, const int64_t* positions, int64_t heads, int64_t width, int64_t ratio) {
   return ops::rope_cuda({.x = x,
                          .positions = positions,
-                         .freq = ratio == 0 ? window_freq_ : compressed_freq_,
+                         .freq = frequencies(ratio),
                          .n_rows = n_,
                          .n_heads = heads,
                          .head_dim = width,
-                         .rope_dim = config_.qk_rope_head_dim,
-                         .inverse = inverse},
+                         .rope_dim = config_.qk_rope_head_dim},
                         raw(stream_));
 }
 
@@ -35,14 +35,6 @@ Result<void> CudaForward::store(float* x, const int64_t* place, const Cache& to,
   return ops::scatter_rows_cuda(x, place, to.f32, n_, dim, raw(stream_));
 }
 
-namespace {
-Result<void> norm_in_place(float* x, const float* w, int64_t n_rows, int64_t dim, double eps,
-                           const gpu::Stream& stream) {
-  return ops::rmsnorm_cuda({.x = x, .w = w, .y = x, .n_rows = n_rows, .dim = dim, .eps = static_cast<float>(eps)},
-                           raw(stream));
-}
-}  // namespace
-
 Result<void> CudaForward::attention(int64_t index) {
   const DeviceLayer& w = weights_.layers[static_cast<size_t>(index)];
   const model::LayerRole& role = roles_[static_cast<size_t>(index)];
@@ -54,25 +46,29 @@ Result<void> CudaForward::attention(int64_t index) {
                   {&w.compress_wkv, latent_, w.compress_wkv.out},
                   {&w.compress_wgate, gate_, w.compress_wgate.out}},
                  n_));
-  DSF_OK(norm_in_place(lora_, w.q_norm, n_, c.q_lora_rank, c.rms_norm_eps, stream_));
+  const auto eps = static_cast<float>(c.rms_norm_eps);
+  const ops::NormRows norms[] = {
+      {.norm = {.x = lora_, .w = w.q_norm, .y = lora_, .n_rows = n_, .dim = c.q_lora_rank, .eps = eps}},
+      {.norm = {.x = kv_, .w = w.kv_norm, .y = kv_, .n_rows = n_, .dim = c.head_dim, .eps = eps},
+       .positions = device_.positions,
+       .freq = frequencies(role.ratio),
+       .rope_dim = c.qk_rope_head_dim}};
+  DSF_OK(ops::norm_rows_cuda(norms, raw(stream_)));
   DSF_OK(linears(lora_, {{&w.wq_b, q_, w.wq_b.out}, {&w.index_wq_b, index_q_, w.index_wq_b.out}}, n_));
   DSF_OK(rope(q_, device_.positions, heads_, c.head_dim, role.ratio));
 
-  DSF_OK(norm_in_place(kv_, w.kv_norm, n_, c.head_dim, c.rms_norm_eps, stream_));
-  DSF_OK(rope(kv_, device_.positions, 1, c.head_dim, role.ratio));
   DSF_OK(store(kv_, device_.window_place, window_[static_cast<size_t>(index)], c.head_dim, ops::FakeQuant::kWindow));
 
   if (role.owns_kv) DSF_OK(compress(index));
   if (role.owns_index) DSF_OK(select(index));
   DSF_OK(attend(index));
-  DSF_OK(rope(attn_, device_.positions, heads_, c.head_dim, role.ratio, /*inverse=*/true));
   DSF_OK(output_groups(w));
   DSF_OK(linear(z_, w.wo_b, y_, n_));
   return sum_ranks(y_);
 }
 
-// Projections (attention() left them in latent_ and gate_) into the rings, then for every row that closes a group: its latent, its index key (from the latent as it
-// is), and the rotated, quantised row.
+// Projections (attention() left them in latent_ and gate_) into the rings, then for every row that closes a group: its
+// latent, its index key (from the latent as it is), and the rotated, quantised row.
 Result<void> CudaForward::compress(int64_t index) {
   const DeviceLayer& w = weights_.layers[static_cast<size_t>(index)];
   const model::Config& c = config_;
@@ -96,8 +92,16 @@ Result<void> CudaForward::compress(int64_t index) {
                                      .eps = static_cast<float>(c.rms_norm_eps)},
                                     raw(stream_)));
   DSF_OK(linear(latent_, w.index_wk, key_, n_));
-  DSF_OK(norm_in_place(key_, w.index_k_norm, n_, c.index_head_dim, c.rms_norm_eps, stream_));
-  DSF_OK(rope(key_, at.first_position, 1, c.index_head_dim, ratio));
+  const ops::NormRows norm{.norm = {.x = key_,
+                                    .w = w.index_k_norm,
+                                    .y = key_,
+                                    .n_rows = n_,
+                                    .dim = c.index_head_dim,
+                                    .eps = static_cast<float>(c.rms_norm_eps)},
+                           .positions = at.first_position,
+                           .freq = frequencies(ratio),
+                           .rope_dim = c.qk_rope_head_dim};
+  DSF_OK(ops::norm_rows_cuda({&norm, 1}, raw(stream_)));
   DSF_OK(store(key_, at.group_place, src.keys, c.index_head_dim, ops::FakeQuant::kIndex));
   DSF_OK(rope(latent_, at.first_position, 1, c.head_dim, ratio));
   return store(latent_, at.group_place, src.rows, c.head_dim, ops::FakeQuant::kCompressed);
@@ -194,9 +198,10 @@ Result<void> CudaForward::attend(int64_t index) {
                                      .scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim)),
                                      .window_offset = device_.window_offset + r,
                                      .rows_offset = at.group_offset + r};
+    const ops::OutputRotation back{device_.positions + r, frequencies(role.ratio), c.qk_rope_head_dim};
     DSF_OK(exact_rows_ ? ops::sparse_attention_mma_cuda(a, {window.packed, rows.packed}, c.sliding_window, partial_,
-                                                        raw(stream_))
-                       : ops::sparse_attention_cuda(a, c.sliding_window, partial_, raw(stream_)));
+                                                        raw(stream_), back)
+                       : ops::sparse_attention_cuda(a, c.sliding_window, partial_, raw(stream_), back));
   }
   return {};
 }

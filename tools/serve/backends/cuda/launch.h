@@ -7,6 +7,7 @@
 // Errors: kUsage for shapes a kernel has no instance for, kBug for a failed launch (the CUDA name is in the text).
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "dsf/base/result.h"
 #include "tools/serve/backends/ops/engram_gate/engram_gate.h"
@@ -28,6 +29,14 @@ namespace dsf::serve::ops {
 using CudaStream = CUstream_st*;
 
 Result<void> rmsnorm_cuda(const RmsNormArgs& a, CudaStream stream);
+// One or two rmsnorms in one launch; with a rope_dim, rope of each row as one head follows.
+struct NormRows {
+  RmsNormArgs norm;
+  const int64_t* positions = nullptr;  // [n_rows]
+  const float* freq = nullptr;         // [rope_dim / 2]
+  int64_t rope_dim = 0;                // even, and the width is even then
+};
+Result<void> norm_rows_cuda(std::span<const NormRows> tasks, CudaStream stream);
 Result<void> rope_cuda(const RopeArgs& a, CudaStream stream);
 Result<void> fake_quant_cuda(const FakeQuantArgs& a, CudaStream stream);
 
@@ -57,7 +66,13 @@ Result<void> kv_compress_rows_cuda(const KvCompressRowsArgs& a, CudaStream strea
 
 // partial: workspace of sparse_attention_workspace(...) floats for the whole call. max_window: an upper bound of window_end - window_begin.
 int64_t sparse_attention_workspace(int64_t n_rows, int64_t n_heads, int64_t head_dim, int64_t max_window, int64_t n_selected);
-Result<void> sparse_attention_cuda(const SparseAttentionArgs& a, int64_t max_window, float* partial, CudaStream stream);
+// rotation: when it has positions, the last rope_dim values of every head's output are rotated back, as rope's inverse does.
+struct OutputRotation {
+  const int64_t* positions = nullptr;  // [n_rows]
+  const float* freq = nullptr;         // [rope_dim / 2]
+  int64_t rope_dim = 0;                // even
+};
+Result<void> sparse_attention_cuda(const SparseAttentionArgs& a, int64_t max_window, float* partial, CudaStream stream, const OutputRotation& rotation = {});
 
 // logits: workspace [n_rows, n_experts] f32.
 Result<void> moe_route_cuda(const MoeRouteArgs& a, float* logits, CudaStream stream);

@@ -33,7 +33,7 @@ struct PackedCaches {
 };
 bool sparse_attention_mma_fits(int64_t head_dim);
 Result<void> sparse_attention_mma_cuda(const SparseAttentionArgs& a, const PackedCaches& packed, int64_t max_window,
-                                       float* partial, CudaStream stream);
+                                       float* partial, CudaStream stream, const OutputRotation& rotation = {});
 
 Result<void> engram_rows_cuda(const EngramRowsArgs& a, CudaStream stream);
 

@@ -80,7 +80,7 @@ Result<void> PackedLinears::run(const gpu::Stream& stream, const float* x, int64
 
 Result<void> PackedLinears::experts(const gpu::Stream& stream, ops::Exl3MoeArgs a, int64_t n_experts, int max_bits) const {
   a.workspace = workspace_.data(), a.counters = counters_.as<uint32_t>();
-  return a.n_rows <= ops::kExl3MoeRows ? ops::exl3_moe(stream, device_, a) : ops::exl3_moe_many(stream, a, static_cast<int>(n_experts), max_bits);
+  return a.n_rows <= ops::kExl3MoeRows ? ops::exl3_moe(stream, device_, a) : ops::exl3_moe_many(stream, device_, a, static_cast<int>(n_experts), max_bits);
 }
 
 }  // namespace dsf::serve::cuda

@@ -4,6 +4,7 @@
 
 #include "tools/serve/backends/cuda/launch_cache.h"
 #include "tools/serve/backends/ops/common/device.cuh"
+#include "tools/serve/backends/ops/common/launch.cuh"
 
 namespace dsf::serve::ops {
 namespace {
@@ -31,6 +32,7 @@ __device__ float ceil_power_of_two_device(float f) {
 template <FakeQuant Format>
 __global__ void __launch_bounds__(kThreads) pack_kernel(PackRowsArgs a, int64_t row_bytes, int64_t used_bytes) {
   constexpr int kBlock = Format == FakeQuant::kCompressed ? 16 : 32;
+  start_after_previous();
   const int64_t row = blockIdx.y, place = a.place[row], i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (place < 0 || i >= a.dim) return;  // dim is a multiple of 32: a warp leaves as a whole
   const float v = a.from[row * a.dim + i];
@@ -68,18 +70,10 @@ Result<void> pack_rows_cuda(const PackRowsArgs& a, CudaStream stream) {
   const dim3 grid(grid_of(a.dim, kThreads), static_cast<unsigned>(a.n_rows));
   const int64_t bytes = packed_row_bytes(a.format, a.dim);
   const int64_t used = packed_value_bytes(a.format, a.dim) + packed_scale_bytes(a.format, a.dim);
-  switch (a.format) {
-    case FakeQuant::kWindow:
-      pack_kernel<FakeQuant::kWindow><<<grid, kThreads, 0, stream>>>(a, bytes, used);
-      break;
-    case FakeQuant::kCompressed:
-      pack_kernel<FakeQuant::kCompressed><<<grid, kThreads, 0, stream>>>(a, bytes, used);
-      break;
-    case FakeQuant::kIndex:
-      pack_kernel<FakeQuant::kIndex><<<grid, kThreads, 0, stream>>>(a, bytes, used);
-      break;
-  }
-  return launched("pack_rows");
+  auto* const kernel = a.format == FakeQuant::kWindow       ? pack_kernel<FakeQuant::kWindow>
+                       : a.format == FakeQuant::kCompressed ? pack_kernel<FakeQuant::kCompressed>
+                                                            : pack_kernel<FakeQuant::kIndex>;
+  return launch_after(kernel, stream, grid, kThreads, 0, a, bytes, used);
 }
 
 }  // namespace dsf::serve::ops

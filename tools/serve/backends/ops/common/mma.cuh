@@ -38,6 +38,15 @@ __device__ inline void load_tiles_transposed(uint32_t (&r)[4], const void* row) 
                : "memory");
 }
 
+// The same, not transposed: r[i] holds of tile i the values [row g][columns 2t and 2t + 1].
+__device__ inline void load_tiles(uint32_t (&r)[4], const void* row) {
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+}
+
 // Byte i of the result is byte (selector nibble i) & 7 of b:a; with the nibble's top bit, that byte's sign eight times.
 __device__ inline uint32_t permute(uint32_t a, uint32_t b, uint32_t selector) {
   uint32_t r;

@@ -1,27 +1,15 @@
 // Two kernels. image: one warp per (matrix, row, 128 inputs). gemm: one thread block per (matrix, column block of 128, tile of rows); tiles of one
-// column run side by side and share its weights in L2. Bytes moved: the weights once from memory, images and outputs through L2.
-#include "dsf/gpu/cuda.h"
-#include "tools/serve/backends/ops/exl3_gemm/exl3_gemm.h"
+// column run side by side and share its weights in L2. Bytes moved: the weights once from memory, images and outputs through L2. On sm_90 the
+// second one is exl3_gemm_wide.cu's.
+#include "tools/serve/backends/ops/exl3_gemm/exl3_gemm.cuh"
 #include "tools/serve/backends/ops/exl3_gemm/exl3_tile.cuh"
+#include "tools/serve/backends/ops/exl3_gemm/exl3_wgmma.cuh"
 #include "tools/serve/backends/ops/exl3_gemm/tile_size.h"
 #include "tools/serve/backends/ops/exl3_gemv/tuning.h"
 
 namespace dsf::serve::ops {
 namespace exl3 {
 namespace {
-
-struct GemmProblem {
-  const uint4* lanes;
-  const __half *suh, *svh;
-  const float* x;
-  float* y;
-  uint32_t* image;
-  int y_stride, cb, bits, chunks, first_item;
-};
-struct GemmLaunch {
-  GemmProblem problem[kExl3GemvMatrices];
-  int x_stride, n_rows, n_problems, kb, tiles;
-};
 
 __global__ void __launch_bounds__(kThreads) image_kernel(const __grid_constant__ GemmLaunch a) {
   const int lane = static_cast<int>(threadIdx.x) % 32, kb = a.kb, padded = (a.n_rows + 3) / 4 * 4;
@@ -32,26 +20,18 @@ __global__ void __launch_bounds__(kThreads) image_kernel(const __grid_constant__
   const int k = b * 128 + 4 * lane;
   float4 x = make_float4(0, 0, 0, 0);
   if (row < a.n_rows) x = *reinterpret_cast<const float4*>(p.x + static_cast<int64_t>(row) * a.x_stride + k);
-  put_image(p.image + (static_cast<int64_t>(row / 4) * kb + b) * kGroupWords, row % 4, split_row(to_rotated(x, half4(p.suh, k), lane)), lane);
+  put_image(p.image + (static_cast<int64_t>(b) * (padded / 4) + row / 4) * kGroupWords, row % 4, split_row(to_rotated(x, half4(p.suh, k), lane)), lane);
 }
 
 template <int NB, int BlocksPerSm>
 __global__ void __launch_bounds__(kThreads, BlocksPerSm) gemm_kernel(const __grid_constant__ GemmLaunch a) {
   extern __shared__ __align__(128) std::byte shared[];
-  int which = 0;
-  while (which + 1 < a.n_problems && static_cast<int>(blockIdx.x) >= a.problem[which + 1].first_item) ++which;
-  const GemmProblem& p = a.problem[which];
-  const int index = static_cast<int>(blockIdx.x) - p.first_item, column = index / a.tiles, first_row = index % a.tiles * 4 * NB;
-  const int n_rows = min(a.n_rows - first_row, 4 * NB), warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const Tile tile{p.lanes + static_cast<int64_t>(column) * a.kb * 128 * p.bits, p.image + static_cast<int64_t>(first_row / 4) * a.kb * kGroupWords, p.bits, a.kb,
-                  p.chunks, (n_rows + 3) / 4};
+  GemmItem item;
+  const GemmProblem& p = gemm_item(a, static_cast<int>(blockIdx.x), 4 * NB, item);
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   float* const result = reinterpret_cast<float*>(shared + 2 * stage_bytes<NB>(p.bits));
-  tile_product<NB>(tile, shared, result);
-  for (int row = warp; row < n_rows; row += kWarps) {
-    const float4 z = reinterpret_cast<const float4*>(result + row * kTileStride)[lane];
-    float* y = p.y + static_cast<int64_t>(first_row + row) * p.y_stride + column * 128;
-    reinterpret_cast<float4*>(y)[lane] = from_rotated(z, p.svh, column, lane);
-  }
+  tile_product<NB>(item.tile, shared, result);
+  for (int row = warp; row < item.n_rows; row += kWarps) store_row(p, item, result, row, lane);
 }
 
 template <int NB>
@@ -61,11 +41,9 @@ size_t shared_bytes(int bits) {
 
 template <int NB, int BlocksPerSm>
 Result<void> launch(const gpu::Stream& s, GemmLaunch& a, int bits) {
-  a.tiles = (a.n_rows + 4 * NB - 1) / (4 * NB);
-  int n_items = 0;
-  for (int i = 0; i < a.n_problems; ++i) a.problem[i].first_item = n_items, n_items += a.problem[i].cb * a.tiles;
+  set_tiles(a, 4 * NB);
   DSF_CUDA_TRY(cudaFuncSetAttribute(gemm_kernel<NB, BlocksPerSm>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes<NB>(bits))));
-  gemm_kernel<NB, BlocksPerSm><<<static_cast<unsigned>(n_items), kThreads, shared_bytes<NB>(bits), gpu::cuda_stream(s)>>>(a);
+  gemm_kernel<NB, BlocksPerSm><<<static_cast<unsigned>(a.n_items), kThreads, shared_bytes<NB>(bits), gpu::cuda_stream(s)>>>(a);
   DSF_CUDA_TRY(cudaGetLastError());
   return {};
 }
@@ -109,6 +87,7 @@ Result<void> exl3_gemm(const gpu::Stream& s, const gpu::Facts& device, const Exl
   const int64_t tasks = static_cast<int64_t>(l.n_problems) * ((l.n_rows + 3) / 4 * 4) * l.kb;
   image_kernel<<<static_cast<unsigned>((tasks + kWarps - 1) / kWarps), kThreads, 0, gpu::cuda_stream(s)>>>(l);
   DSF_CUDA_TRY(cudaGetLastError());
+  if (device.arch == kWideArch && slots_for(device.smem_per_block, kWideResultBytes, bits) >= 2) return launch_wide_gemm(s, device, l, bits);
   const size_t needs[] = {shared_bytes<kTileGroups[0]>(bits), shared_bytes<kTileGroups[1]>(bits), shared_bytes<kTileGroups[2]>(bits)};
   switch (tile_choice((l.n_rows + 3) / 4, columns, device.n_sms, device.smem_per_block, needs)) {
     case 0: return launch<kTileGroups[0], kTilesPerSm[0]>(s, l, bits);

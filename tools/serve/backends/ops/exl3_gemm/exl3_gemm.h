@@ -17,7 +17,7 @@ size_t exl3_gemm_workspace_bytes(std::span<const Exl3GemvArgs::Output> outputs, 
 
 // counters of Exl3MoeArgs are not used; n_rows is any number from 1. Rows are grouped by expert on the device: no host in the loop. max_bits: the
 // widest matrix among the experts and the shared one.
-Result<void> exl3_moe_many(const gpu::Stream& s, const Exl3MoeArgs& a, int n_experts, int max_bits);
+Result<void> exl3_moe_many(const gpu::Stream& s, const gpu::Facts& device, const Exl3MoeArgs& a, int n_experts, int max_bits);
 size_t exl3_moe_many_workspace_bytes(int64_t n_rows, int k, int n_experts, int dim, int inter);
 
 }  // namespace dsf::serve::ops

@@ -2,33 +2,15 @@
 // up: one thread block per (tile of one expert's rows, column block): w1, then w3, then the activation and its image for w2. down: the same for
 // w2, one result per (row, choice). sum: adds a row's choices in ascending order of expert, the shared one last.
 // Bytes moved: weights of the chosen experts once a tile; per row and choice two images of dim and one of inter, and one f32 result of dim.
-#include "dsf/gpu/cuda.h"
-#include "tools/serve/backends/ops/exl3_gemm/exl3_gemm.h"
+#include "tools/serve/backends/ops/exl3_gemm/exl3_moe_many.cuh"
 #include "tools/serve/backends/ops/exl3_gemm/exl3_tile.cuh"
+#include "tools/serve/backends/ops/exl3_gemm/exl3_wgmma.cuh"
 #include "tools/serve/backends/ops/exl3_gemm/tile_size.h"
 #include "tools/serve/backends/ops/exl3_gemv/tuning.h"
 
 namespace dsf::serve::ops {
 namespace exl3 {
 namespace {
-
-struct MoeTile {
-  int expert, first_group, n_rows;  // expert -1: nothing to do
-};
-struct MoeMany {
-  Exl3MoeArgs a;
-  int n_experts;    // routed; the shared one is number n_experts
-  int tile_rows, max_groups, max_tiles;
-  int chunks1, chunks2;  // of k, for w1 and w3, and for w2: those of exl3_moe
-  int32_t* entry;   // [max_groups * 4] row * (k + 1) + choice, ordered by expert; -1: padding. Choice k is the shared expert.
-  int32_t* owner;   // [max_groups] expert of a group, -1: none
-  MoeTile* tile;    // [max_tiles]
-  uint32_t* up;     // [2][max_groups][dim / 128][kGroupWords]
-  uint32_t* down;   // [max_groups][inter / 128][kGroupWords]
-  float* part;      // [n_rows][k + 1][dim]
-};
-
-__device__ inline const Exl3Expert& expert_of(const MoeMany& m, int expert) { return expert == m.n_experts ? *m.a.shared : m.a.experts[expert]; }
 
 // Groups and tiles of an expert begin at o / 4 + e and o / tile_rows + e, where o is the number of choices of experts before e: never less than
 // what those experts need, so no expert waits for another's count.
@@ -67,18 +49,13 @@ __global__ void __launch_bounds__(kThreads) up_image_kernel(const __grid_constan
   if (expert < 0) return;
   const Exl3Expert& e = expert_of(m, expert);
   const auto* suh = reinterpret_cast<const __half*>(matrix == 0 ? e.w1.suh : e.w3.suh);
-  uint32_t* const image = m.up + (static_cast<int64_t>(matrix) * m.max_groups + group) * kb * kGroupWords;
+  uint32_t* const image = m.up + (static_cast<int64_t>(matrix) * kb * m.max_groups + group) * kGroupWords;
   for (int task = static_cast<int>(threadIdx.x) / 32; task < 4 * kb; task += kWarps) {
     const int t = task % 4, b = task / 4, entry = m.entry[4 * group + t], k = b * 128 + 4 * lane;
     float4 x = make_float4(0, 0, 0, 0);
     if (entry >= 0) x = *reinterpret_cast<const float4*>(m.a.x + static_cast<int64_t>(entry / (m.a.k + 1)) * m.a.dim + k);
-    put_image(image + static_cast<int64_t>(b) * kGroupWords, t, split_row(to_rotated(x, half4(suh, k), lane)), lane);
+    put_image(image + static_cast<int64_t>(b) * m.max_groups * kGroupWords, t, split_row(to_rotated(x, half4(suh, k), lane)), lane);
   }
-}
-
-__device__ inline Tile tile_of(const Exl3Matrix& w, const uint32_t* image, int column, int chunks, int n_rows) {
-  const int kb = w.in / 128;
-  return {static_cast<const uint4*>(w.lanes) + static_cast<int64_t>(column) * kb * 128 * w.bits, image, w.bits, kb, chunks, (n_rows + 3) / 4};
 }
 
 template <int NB, int BlocksPerSm>
@@ -88,25 +65,12 @@ __global__ void __launch_bounds__(kThreads, BlocksPerSm) up_kernel(const __grid_
   const MoeTile at = m.tile[blockIdx.y];
   if (at.expert < 0) return;
   const Exl3Expert& e = expert_of(m, at.expert);
-  const int64_t kb = m.a.dim / 128, cb = m.a.inter / 128;
   float* const g_tile = reinterpret_cast<float*>(shared);
   float* const u_tile = g_tile + 4 * NB * kTileStride;
   std::byte* const stages = reinterpret_cast<std::byte*>(u_tile + 4 * NB * kTileStride);
-  const uint32_t* image = m.up + at.first_group * kb * kGroupWords;
-  tile_product<NB>(tile_of(e.w1, image, column, m.chunks1, at.n_rows), stages, g_tile);
-  tile_product<NB>(tile_of(e.w3, image + m.max_groups * kb * kGroupWords, column, m.chunks1, at.n_rows), stages, u_tile);
-  const float4 suh = half4(reinterpret_cast<const __half*>(e.w2.suh), column * 128 + 4 * lane);
-  for (int row = warp; row < (at.n_rows + 3) / 4 * 4; row += kWarps) {
-    float4 v = make_float4(0, 0, 0, 0);
-    if (row < at.n_rows) {
-      const float4 g = from_rotated(reinterpret_cast<const float4*>(g_tile + row * kTileStride)[lane], reinterpret_cast<const __half*>(e.w1.svh), column, lane);
-      const float4 u = from_rotated(reinterpret_cast<const float4*>(u_tile + row * kTileStride)[lane], reinterpret_cast<const __half*>(e.w3.svh), column, lane);
-      const int entry = m.entry[4 * at.first_group + row], from = entry / (m.a.k + 1), choice = entry % (m.a.k + 1);
-      v = swiglu4(g, u, m.a.limit, choice == m.a.k ? 1.0f : m.a.weights[from * m.a.k + choice]);
-    }
-    uint32_t* const group = m.down + ((at.first_group + row / 4) * cb + column) * kGroupWords;
-    put_image(group, row % 4, split_row(to_rotated(v, suh, lane)), lane);
-  }
+  tile_product<NB>(up_tile(m, e, 0, at, column), stages, g_tile);
+  tile_product<NB>(up_tile(m, e, 1, at, column), stages, u_tile);
+  for (int row = warp; row < (at.n_rows + 3) / 4 * 4; row += kWarps) up_row(m, e, at, column, gate_row(e, column, g_tile, row, lane), u_tile, row, lane);
 }
 
 template <int NB, int BlocksPerSm>
@@ -115,15 +79,10 @@ __global__ void __launch_bounds__(kThreads, BlocksPerSm) down_kernel(const __gri
   const int column = static_cast<int>(blockIdx.x), warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const MoeTile at = m.tile[blockIdx.y];
   if (at.expert < 0) return;
-  const Exl3Matrix& w = expert_of(m, at.expert).w2;
-  const int64_t cb = m.a.inter / 128;
+  const Exl3Expert& e = expert_of(m, at.expert);
   float* const result = reinterpret_cast<float*>(shared);
-  tile_product<NB>(tile_of(w, m.down + at.first_group * cb * kGroupWords, column, m.chunks2, at.n_rows), shared + result_bytes<NB>(), result);
-  for (int row = warp; row < at.n_rows; row += kWarps) {
-    const float4 z = reinterpret_cast<const float4*>(result + row * kTileStride)[lane];
-    float* y = m.part + static_cast<int64_t>(m.entry[4 * at.first_group + row]) * m.a.dim + column * 128;
-    reinterpret_cast<float4*>(y)[lane] = from_rotated(z, reinterpret_cast<const __half*>(w.svh), column, lane);
-  }
+  tile_product<NB>(down_tile(m, e, at, column), shared + result_bytes<NB>(), result);
+  for (int row = warp; row < at.n_rows; row += kWarps) down_row(m, e, at, column, result, row, lane);
 }
 
 // Grid: (dim / 512, rows); four values a thread.
@@ -172,17 +131,18 @@ size_t exl3_moe_many_workspace_bytes(int64_t n_rows, int k, int n_experts, int d
   using namespace exl3;
   const auto groups = static_cast<size_t>(groups_bound(n_rows, k, n_experts));
   const auto tiles = static_cast<size_t>(n_rows * (k + 1) / 16 + n_experts + 3);
-  return aligned(groups * 4 * sizeof(int32_t)) + aligned(groups * sizeof(int32_t)) + aligned(tiles * sizeof(MoeTile)) +
-         groups * static_cast<size_t>(2 * dim / 128 + inter / 128) * kGroupBytes + 3 * 256 + static_cast<size_t>(n_rows * (k + 1) * dim) * sizeof(float);
+  return aligned(groups * 4 * sizeof(int32_t)) + aligned(groups * sizeof(int32_t)) + aligned(tiles * sizeof(MoeTile)) + aligned((tiles + 1) * sizeof(int32_t)) +
+         groups * static_cast<size_t>(2 * dim / 128 + inter / 128) * kGroupBytes + 4 * 256 + static_cast<size_t>(n_rows * (k + 1) * dim) * sizeof(float);
 }
 
-Result<void> exl3_moe_many(const gpu::Stream& s, const Exl3MoeArgs& a, int n_experts, int max_bits) {
+Result<void> exl3_moe_many(const gpu::Stream& s, const gpu::Facts& device, const Exl3MoeArgs& a, int n_experts, int max_bits) {
   using namespace exl3;
   if (a.n_rows < 1 || a.k < 1 || a.k > kExl3MoeChoices || a.dim <= 0 || a.inter <= 0 || a.dim % 128 != 0 || a.inter % 128 != 0 || n_experts < 1 || max_bits < 1 || max_bits > 8)
     return fail(Code::kBug, "exl3_moe_many", "1 to 8 choices, 1 to 8 bits, sizes in multiples of 128");
   const int choice = rows_choice(a, n_experts);
   MoeMany m{};
-  m.a = a, m.n_experts = n_experts, m.tile_rows = 4 * kTileGroups[choice];
+  const bool wide = wide_moe_fits(device, a, max_bits);
+  m.a = a, m.n_experts = n_experts, m.tile_rows = wide ? kWideRows : 4 * kTileGroups[choice];
   m.chunks1 = moe_chunks(a.dim), m.chunks2 = moe_chunks(a.inter);
   m.max_groups = groups_bound(a.n_rows, a.k, n_experts);
   m.max_tiles = a.n_rows * a.k / m.tile_rows + n_experts + (a.n_rows + m.tile_rows - 1) / m.tile_rows + 1;
@@ -196,6 +156,7 @@ Result<void> exl3_moe_many(const gpu::Stream& s, const Exl3MoeArgs& a, int n_exp
   m.entry = reinterpret_cast<int32_t*>(take(groups * 4 * sizeof(int32_t)));
   m.owner = reinterpret_cast<int32_t*>(take(groups * sizeof(int32_t)));
   m.tile = reinterpret_cast<MoeTile*>(take(static_cast<size_t>(m.max_tiles) * sizeof(MoeTile)));
+  m.list = reinterpret_cast<int32_t*>(take(static_cast<size_t>(m.max_tiles + 1) * sizeof(int32_t)));
   m.up = reinterpret_cast<uint32_t*>(take(groups * static_cast<size_t>(2 * a.dim / 128) * kGroupBytes));
   m.down = reinterpret_cast<uint32_t*>(take(groups * static_cast<size_t>(a.inter / 128) * kGroupBytes));
   m.part = reinterpret_cast<float*>(free);
@@ -204,7 +165,8 @@ Result<void> exl3_moe_many(const gpu::Stream& s, const Exl3MoeArgs& a, int n_exp
   DSF_CUDA_TRY(cudaGetLastError());
   up_image_kernel<<<dim3(static_cast<unsigned>(m.max_groups), 2), kThreads, 0, gpu::cuda_stream(s)>>>(m);
   DSF_CUDA_TRY(cudaGetLastError());
-  DSF_OK((choice == 0 ? launch<kTileGroups[0], 3>(s, m, max_bits) : launch<kTileGroups[1], 2>(s, m, max_bits)));
+  if (wide) DSF_OK(launch_wide_moe(s, device, m, max_bits));
+  else DSF_OK((choice == 0 ? launch<kTileGroups[0], 3>(s, m, max_bits) : launch<kTileGroups[1], 2>(s, m, max_bits)));
   sum_kernel<<<dim3(static_cast<unsigned>((a.dim / 4 + kThreads - 1) / kThreads), static_cast<unsigned>(a.n_rows)), kThreads, 0, gpu::cuda_stream(s)>>>(m);
   DSF_CUDA_TRY(cudaGetLastError());
   return {};

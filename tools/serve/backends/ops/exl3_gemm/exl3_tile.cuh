@@ -1,37 +1,11 @@
 #pragma once
-// One column block of 128 of an EXL3 matrix against up to 4 * NB rows: the product of the many-row kernels. Included by .cu files only.
-//
-// The arithmetic is exl3_gemv's, step by step, so that a row has the same bits there and here: activations are two signed bytes and a scale per
-// 128 inputs, the sums inside a block of 128 are exact integers, and the float sums over blocks and chunks have the same order. What differs is
-// how the integers are added: a weight is the fp16 value of its byte sum S - 510 (exact), an activation the fp16 values of its two bytes (exact),
-// and every partial sum of a block stays below 127 * 510 * 128 < 2^23, so that the tensor core's f32 additions are exact, too.
+// The product of a tile on mma.sync, for devices without wgmma (exl3_wgmma.cuh is Hopper's): up to 4 * NB rows. Included by .cu files only.
 //
 // A thread block of 128 threads: warp w decodes the columns 32w..32w+31 for all rows, so a weight is decoded once per 4 * NB rows. Weights and
 // activation image come through shared memory in stages of one 128-block of k (cp.async). Limit: the tensor core above about 40 rows, decoding below.
-#include "tools/serve/backends/ops/exl3_gemv/exl3_core.cuh"
+#include "tools/serve/backends/ops/exl3_gemm/exl3_image.cuh"
 
 namespace dsf::serve::ops::exl3 {
-
-// Image of four rows and 128 inputs: fp16 pairs [half block u][step pair][lane n * 4 + q] of (b0 of the even step, b0 of the odd step, b1, b1), then
-// (shift, scale) of each row. n: 2t the high byte of row t, 2t + 1 its residual. Groups of four rows are ordered [group][k block].
-inline constexpr int kGroupWords = 512 + 8;
-inline constexpr int kGroupBytes = 4 * kGroupWords;
-inline constexpr int kTileStride = 136;  // floats a row of the result tile: conflict-free for the accumulator's layout
-
-__device__ inline uint32_t half_pair(uint32_t bytes, int first) {  // signed bytes `first`, `first + 1` of a word as fp16
-  const int a = static_cast<int8_t>(bytes >> (8 * first)), b = static_cast<int8_t>(bytes >> (8 * first + 8));
-  const __half2 h = __floats2half2_rn(static_cast<float>(a), static_cast<float>(b));
-  return *reinterpret_cast<const uint32_t*>(&h);
-}
-
-// Row t (0..3) of a group, 128 inputs. One warp; lane l holds k = 4l..4l+3.
-__device__ inline void put_image(uint32_t* group, int t, const Split& row, int lane) {
-  const int u = lane >> 4, q = (lane >> 2) & 3, pair = lane & 1, b = (lane >> 1) & 1;
-  uint32_t* at = group + ((u * 2 + pair) * 32 + 2 * t * 4 + q) * 4 + 2 * b;
-  *reinterpret_cast<uint2*>(at) = make_uint2(half_pair(row.byte.x, 0), half_pair(row.byte.x, 2));
-  *reinterpret_cast<uint2*>(at + 16) = make_uint2(half_pair(row.byte.y, 0), half_pair(row.byte.y, 2));
-  if (lane == 0) *reinterpret_cast<float2*>(group + 512 + 2 * t) = make_float2(row.scale.shift, row.scale.scale);
-}
 
 __device__ inline void mma_f16(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
@@ -46,27 +20,6 @@ __device__ inline void copy16(void* shared, const void* global) {
 __device__ inline void copies_done_but(bool one) {
   if (one) asm volatile("cp.async.wait_group 1;" ::: "memory");
   else asm volatile("cp.async.wait_group 0;" ::: "memory");
-}
-
-// 1024 + S of value I as fp16 bits.
-template <int K, int I>
-__device__ inline uint32_t biased_sum(const uint32_t (&w)[K + 1]) {
-  return static_cast<uint32_t>(__dp4a(state_of<K, I>(w) * kMul1, 0x01010101u, 0x6400u));
-}
-template <int K, int I>
-__device__ inline uint32_t weight_pair(const uint32_t (&w)[K + 1]) {
-  const uint32_t two = __byte_perm(biased_sum<K, I>(w), biased_sum<K, I + 1>(w), 0x5410);
-  const __half2 centre = __floats2half2_rn(-1024.0f - kCentre, -1024.0f - kCentre);
-  const __half2 v = __hadd2(*reinterpret_cast<const __half2*>(&two), centre);
-  return *reinterpret_cast<const uint32_t*>(&v);
-}
-template <int K, int P = 0>
-__device__ inline void weight_pairs(const uint32_t (&w)[K + 1], uint32_t (&a)[16]) {
-  if constexpr (P < 4) {
-    a[4 * P] = weight_pair<K, 8 * P>(w), a[4 * P + 1] = weight_pair<K, 8 * P + 4>(w);
-    a[4 * P + 2] = weight_pair<K, 8 * P + 2>(w), a[4 * P + 3] = weight_pair<K, 8 * P + 6>(w);
-    weight_pairs<K, P + 1>(w, a);
-  }
 }
 
 // Quarter `Part` (half block u = Part / 2, tile t = Part % 2) of this warp's weights: A operands of four steps. stage: the warp's part of the block.
@@ -99,13 +52,6 @@ __device__ inline void decode_quarter(int bits, const uint4* stage, uint32_t (&a
   }
 }
 
-// One column block of one matrix against n_groups <= NB groups of four rows.
-struct Tile {
-  const uint4* lanes;     // of the column block: kb blocks
-  const uint32_t* image;  // of the first group: [group][kb][kGroupWords]
-  int bits, kb, chunks, n_groups;
-};
-
 template <int NB>
 __host__ __device__ constexpr int stage_bytes(int bits) {
   return 2048 * bits + NB * kGroupBytes;
@@ -122,7 +68,7 @@ __device__ inline void load_stage(const Tile& tile, int b, std::byte* stage) {
   std::byte* image = stage + 2048 * tile.bits;
   for (int i = static_cast<int>(threadIdx.x); i < tile.n_groups * (kGroupBytes / 16); i += kThreads) {
     const int group = i / (kGroupBytes / 16), at = i % (kGroupBytes / 16);
-    copy16(image + 16 * i, tile.image + (static_cast<int64_t>(group) * tile.kb + b) * kGroupWords + 4 * at);
+    copy16(image + 16 * i, tile.image + b * tile.image_step + group * kGroupWords + 4 * at);
   }
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
@@ -138,17 +84,15 @@ __device__ inline void half_block(const Tile& tile, const uint4* weights, const 
 #pragma unroll
     for (int first = 0; first < NB; first += 4) {
       if (first >= tile.n_groups) break;
-      uint4 b[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) b[i] = *reinterpret_cast<const uint4*>(image + (first + i) * kGroupWords + ((U * 2 + pair) * 32 + lane) * 4);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
+        const uint32_t* const step = image + first * kGroupWords + (4 * U + 2 * pair + half) * 64 + lane;
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
 #pragma unroll
           for (int t = 0; t < 2; ++t) {
             const uint32_t* w = a[t] + 8 * pair + 4 * half;
-            mma_f16(acc[t][first + i], w[0], w[1], w[2], w[3], half == 0 ? b[i].x : b[i].y, half == 0 ? b[i].z : b[i].w);
+            mma_f16(acc[t][first + i], w[0], w[1], w[2], w[3], step[i * kGroupWords], step[i * kGroupWords + 32]);
           }
         }
       }

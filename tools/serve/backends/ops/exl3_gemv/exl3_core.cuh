@@ -10,6 +10,7 @@
 
 #include <cstdint>
 
+#include "tools/serve/backends/ops/common/launch.cuh"
 #include "tools/serve/backends/ops/exl3_gemv/exl3_decode.cuh"
 #include "tools/serve/backends/ops/exl3_gemv/exl3_mma.cuh"
 
@@ -223,10 +224,6 @@ __device__ void store_sums(const Item& it, int column, const Sums<NB>& sums) {
     for (int t = 0; t < 2; ++t) z[16 * t] = sums.v[t][nb][0], z[16 * t + 8] = sums.v[t][nb][1];
   }
 }
-
-// Lets the kernel behind start as soon as there is room; it waits before it touches anything that this one writes.
-__device__ inline void release_next() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
-__device__ inline void wait_for_previous() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
 // Weights may be asked for before the kernel in front has ended (Early); everything else may not.
 template <int K, int NB, bool Early>

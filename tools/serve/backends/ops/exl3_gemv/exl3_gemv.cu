@@ -4,7 +4,6 @@
 #include "dsf/gpu/cuda.h"
 #include "tools/serve/backends/ops/exl3_gemv/exl3_core.cuh"
 #include "tools/serve/backends/ops/exl3_gemv/exl3_gemv.h"
-#include "tools/serve/backends/ops/exl3_gemv/launch.cuh"
 #include "tools/serve/backends/ops/exl3_gemv/tuning.h"
 
 namespace dsf::serve::ops {
@@ -94,8 +93,8 @@ template <int NB>
 Result<void> launch(const gpu::Stream& s, const Launch& a, int n_items, int depth) {
   DSF_CUDA_TRY(cudaFuncSetAttribute(gemv_kernel<NB>, cudaFuncAttributeMaxDynamicSharedMemorySize, image_bytes<NB>(kMaxChunkBlocks)));
   const int tasks = a.n_problems * a.n_rows * a.problem[0].kb;
-  if (a.prepared) DSF_OK(launch_after(prepare_kernel, s, (tasks + kWarps - 1) / kWarps, kThreads, 0, a));
-  return launch_after(gemv_kernel<NB>, s, n_items, kThreads, static_cast<size_t>(image_bytes<NB>(depth)), a);
+  if (a.prepared) DSF_OK(launch_after(prepare_kernel, gpu::cuda_stream(s), dim3(static_cast<unsigned>((tasks + kWarps - 1) / kWarps)), kThreads, 0, a));
+  return launch_after(gemv_kernel<NB>, gpu::cuda_stream(s), dim3(static_cast<unsigned>(n_items)), kThreads, static_cast<size_t>(image_bytes<NB>(depth)), a);
 }
 
 Result<void> check(const Exl3GemvArgs& a) {

@@ -4,7 +4,6 @@
 // Cuts depend on the shapes alone: a row's bits must not depend on how many experts the other rows chose.
 #include "dsf/gpu/cuda.h"
 #include "tools/serve/backends/ops/exl3_gemv/exl3_core.cuh"
-#include "tools/serve/backends/ops/exl3_gemv/launch.cuh"
 #include "tools/serve/backends/ops/exl3_gemv/tuning.h"
 #include "tools/serve/backends/ops/exl3_moe/exl3_moe.h"
 
@@ -176,8 +175,12 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm) moe_down_kernel(const 
     if (is_last[c - it.c_begin] != 0) finish_down(m, choice, c, reinterpret_cast<float*>(shared));
 }
 
-// As few thread blocks as fill the device once, but no more than `most` columns each (measured: docs/performance-exl3.md).
-int columns_for(int column_chunks, int n_sms, int most) { return std::clamp(column_chunks / (n_sms * kBlocksPerSm - 28), 1, most); }
+// As few thread blocks as fill the device once, but no more than `most` columns each; a few more than fit at once would be a second round of few: then
+// smaller ones (measured: docs/performance-exl3.md). columns: of the matrix; pieces: that are cut into columns.
+int columns_for(int pieces, int columns, int n_sms, int most) {
+  const int slots = n_sms * kBlocksPerSm, fit = std::clamp(pieces * columns / (slots - 28), 1, most);
+  return fit > 1 && fit < most && pieces * ((columns + fit - 1) / fit) > slots ? fit - 1 : fit;
+}
 int slots_of(int n_rows, int k) { return n_rows * k + 1; }
 
 template <bool Many>
@@ -189,8 +192,9 @@ Result<void> launch(const gpu::Stream& s, const Moe& m) {
   DSF_CUDA_TRY(cudaFuncSetAttribute(moe_down_kernel<Many>, cudaFuncAttributeMaxDynamicSharedMemorySize, image_bytes<2>(kMaxChunkBlocks)));
   const int n_slots = m.max_slots + (m.a.shared != nullptr ? 1 : 0);
   const int groups1 = (m.a.inter / 128 + m.columns1 - 1) / m.columns1, groups2 = (m.a.dim / 128 + m.columns2 - 1) / m.columns2;
-  DSF_OK(launch_after(moe_up_kernel<Many>, s, n_slots * 2 * m.chunks1 * groups1, kThreads, static_cast<size_t>(bytes1), m));
-  return launch_after(moe_down_kernel<Many>, s, n_slots * m.chunks2 * groups2, kThreads, static_cast<size_t>(bytes2), m);
+  const auto blocks1 = static_cast<unsigned>(n_slots * 2 * m.chunks1 * groups1), blocks2 = static_cast<unsigned>(n_slots * m.chunks2 * groups2);
+  DSF_OK(launch_after(moe_up_kernel<Many>, gpu::cuda_stream(s), dim3(blocks1), kThreads, static_cast<size_t>(bytes1), m));
+  return launch_after(moe_down_kernel<Many>, gpu::cuda_stream(s), dim3(blocks2), kThreads, static_cast<size_t>(bytes2), m);
 }
 
 size_t z1_bytes(int n_rows, int k, int dim, int inter) {
@@ -222,8 +226,8 @@ Result<void> exl3_moe(const gpu::Stream& s, const gpu::Facts& device, const Exl3
   m.max_slots = a.n_rows * a.k;
   m.chunks1 = moe_chunks(a.dim), m.chunks2 = moe_chunks(a.inter);
   const int n_slots = m.max_slots + (a.shared != nullptr ? 1 : 0);
-  m.columns1 = columns_for(n_slots * 2 * m.chunks1 * (a.inter / 128), device.n_sms, 6);
-  m.columns2 = columns_for(n_slots * m.chunks2 * (a.dim / 128), device.n_sms, 3);
+  m.columns1 = columns_for(n_slots * 2 * m.chunks1, a.inter / 128, device.n_sms, 6);
+  m.columns2 = columns_for(n_slots * m.chunks2, a.dim / 128, device.n_sms, 2);
   auto* free = static_cast<std::byte*>(a.workspace);
   m.z1 = reinterpret_cast<float*>(free), free += z1_bytes(a.n_rows, a.k, a.dim, a.inter);
   m.z2 = reinterpret_cast<float*>(free), free += z2_bytes(a.n_rows, a.k, a.dim, a.inter);

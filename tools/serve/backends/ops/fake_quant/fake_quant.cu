@@ -4,6 +4,7 @@
 
 #include "tools/serve/backends/cuda/launch.h"
 #include "tools/serve/backends/ops/common/device.cuh"
+#include "tools/serve/backends/ops/common/launch.cuh"
 
 namespace dsf::serve::ops {
 namespace {
@@ -37,6 +38,7 @@ __device__ float ceil_power_of_two_device(float f) {
 template <FakeQuant Format>
 __global__ void __launch_bounds__(kThreads) fake_quant_kernel(float* x, int64_t n) {
   constexpr int kBlock = Format == FakeQuant::kCompressed ? 16 : 32;
+  start_after_previous();
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   const float v = i < n ? x[i] : 0.0f;  // n is a multiple of the block: a block is inside or outside as a whole
   float amax = fabsf(v);
@@ -60,13 +62,10 @@ __global__ void __launch_bounds__(kThreads) fake_quant_kernel(float* x, int64_t 
 
 Result<void> fake_quant_cuda(const FakeQuantArgs& a, CudaStream stream) {
   if (a.n == 0) return {};
-  const unsigned grid = grid_of(a.n, kThreads);
-  switch (a.format) {
-    case FakeQuant::kWindow: fake_quant_kernel<FakeQuant::kWindow><<<grid, kThreads, 0, stream>>>(a.x, a.n); break;
-    case FakeQuant::kCompressed: fake_quant_kernel<FakeQuant::kCompressed><<<grid, kThreads, 0, stream>>>(a.x, a.n); break;
-    case FakeQuant::kIndex: fake_quant_kernel<FakeQuant::kIndex><<<grid, kThreads, 0, stream>>>(a.x, a.n); break;
-  }
-  return launched("fake_quant");
+  auto* const kernel = a.format == FakeQuant::kWindow       ? fake_quant_kernel<FakeQuant::kWindow>
+                       : a.format == FakeQuant::kCompressed ? fake_quant_kernel<FakeQuant::kCompressed>
+                                                            : fake_quant_kernel<FakeQuant::kIndex>;
+  return launch_after(kernel, stream, dim3(grid_of(a.n, kThreads)), kThreads, 0, a.x, a.n);
 }
 
 }  // namespace dsf::serve::ops

@@ -7,6 +7,7 @@
 
 #include "tools/serve/backends/cuda/launch_cache.h"
 #include "tools/serve/backends/ops/common/device.cuh"
+#include "tools/serve/backends/ops/common/launch.cuh"
 #include "tools/serve/backends/ops/common/mma.cuh"
 
 namespace dsf::serve::ops {
@@ -146,6 +147,7 @@ __device__ float quad_sum(float v) {
 template <int Groups, int Blocks>
 __global__ void __launch_bounds__(kThreads, 2) index_rows_packed_kernel(IndexRowsArgs a, const uint8_t* keys) {
   __shared__ alignas(16) Scales<Groups, Blocks> scales;
+  start_after_previous();
   const int64_t row = blockIdx.y, visible = a.visible[row];
   const int64_t n = a.blocks != nullptr ? a.max_blocks * a.block_size : visible;
   if (visible <= a.skip || int64_t{blockIdx.x} * kTile >= n) return;
@@ -199,8 +201,7 @@ Result<void> index_rows_packed_cuda(const IndexRowsArgs& a, const uint8_t* keys,
                                                      : a.n_rows <= 16 ? 132u
                                                                       : 33u),
                   static_cast<unsigned>(a.n_rows));
-  kernel<<<grid, kThreads, 0, stream>>>(a, keys);
-  return launched("index_rows");
+  return launch_after(kernel, stream, grid, kThreads, 0, a, keys);
 }
 
 }  // namespace dsf::serve::ops

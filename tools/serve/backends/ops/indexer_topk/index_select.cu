@@ -7,6 +7,7 @@
 
 #include "tools/serve/backends/cuda/launch_cache.h"
 #include "tools/serve/backends/ops/common/device.cuh"
+#include "tools/serve/backends/ops/common/launch.cuh"
 
 namespace dsf::serve::ops {
 namespace {
@@ -86,17 +87,16 @@ __device__ void find_digit(const uint32_t (&u)[N], int shift, uint32_t digit_mas
 // taking.
 template <int N>
 __device__ uint32_t kth_best(const uint32_t (&u)[N], uint32_t k, Shared& s, uint32_t& take_equal) {
-  constexpr int kShift[3] = {21, 10, 0};
-  constexpr uint32_t kMask[3] = {0x7ff, 0x7ff, 0x3ff};
   uint32_t prefix = 0, left = k;
-#pragma unroll
+#pragma unroll 1
   for (int pass = 0; pass < 3; ++pass) {
-    find_digit(u, kShift[pass], kMask[pass], prefix, left, s);
+    const int shift = pass == 0 ? 21 : pass == 1 ? 10 : 0;
+    find_digit(u, shift, pass == 2 ? 0x3ffu : 0x7ffu, prefix, left, s);
     if (s.remaining == kRanOut) {
       take_equal = 0;
       return 0;
     }
-    prefix |= s.digit << kShift[pass];
+    prefix |= s.digit << shift;
     left = s.remaining;
     __syncthreads();
   }
@@ -106,8 +106,8 @@ __device__ uint32_t kth_best(const uint32_t (&u)[N], uint32_t k, Shared& s, uint
 
 // Where in the block's part value j of a thread lies: warps one after the other, a warp's values in rows of 32.
 template <int N>
-__device__ int64_t place_of(int j) {
-  return int64_t{threadIdx.x / kWarp} * kWarp * N + j * kWarp + threadIdx.x % kWarp;
+__device__ int place_of(int j) {
+  return static_cast<int>(threadIdx.x / kWarp * kWarp * N + j * kWarp + threadIdx.x % kWarp);
 }
 
 // u[j]: the value at place_of<N>(j). Calls emit(rank, j) for the at most k winners, ranks in order of place; returns
@@ -140,91 +140,120 @@ __device__ uint32_t select_best(const uint32_t (&u)[N], uint32_t k, Shared& s, E
 
 // ---- what is chosen from
 
-// The rows of the cache, or of the candidate blocks.
+// Indices are 32-bit and without divisions where they can be: a tile's code runs once, and fetching it would be most of its time.
+
+// The rows of the cache.
 struct RowSource {
   SelectRowsArgs a;
-  __device__ int64_t count(int64_t row) const {
-    return a.blocks != nullptr ? a.max_blocks * a.block_size : a.visible[row];
-  }
+  __device__ int count(int64_t row) const { return static_cast<int>(a.visible[row]); }
   // How many are known to be worth taking: with no more than k of them nothing needs to be scored or compared.
-  __device__ int64_t known(int64_t row) const {
-    return a.blocks == nullptr || a.visible[row] <= a.max_blocks * a.block_size ? a.visible[row] : INT64_MAX;
+  __device__ int known(int64_t row) const { return count(row); }
+  __device__ int index(int64_t, int i) const { return i; }
+  __device__ uint32_t bits(const float* score, int64_t, int, int i) const { return ordered_bits(score[i]); }
+};
+
+// The rows of the candidate blocks.
+struct ListedRowSource {
+  SelectRowsArgs a;
+  // No more blocks can be listed than there are, and the list has no gaps.
+  __device__ int count(int64_t row) const {
+    return static_cast<int>(min(a.max_blocks, (a.visible[row] + a.block_size - 1) / a.block_size) * a.block_size);
   }
-  __device__ int64_t index(int64_t row, int64_t i) const {
-    if (a.blocks == nullptr) return i;
-    const int64_t block = a.blocks[row * a.max_blocks + i / a.block_size];
-    return block < 0 ? -1 : block * a.block_size + i % a.block_size;
+  __device__ int known(int64_t row) const { return a.visible[row] <= a.max_blocks * a.block_size ? static_cast<int>(a.visible[row]) : INT32_MAX; }
+  __device__ int index(int64_t row, int i) const {
+    const int size = static_cast<int>(a.block_size), block = a.blocks[row * a.max_blocks + i / size];
+    return block < 0 ? -1 : block * size + i % size;
   }
-  __device__ uint32_t bits(int64_t row, int64_t i) const {
-    const int64_t g = index(row, i);
-    return g < 0 || g >= a.visible[row] ? 0 : ordered_bits(a.score[row * a.n_keys + i]);
+  __device__ uint32_t bits(const float* score, int64_t row, int visible, int i) const {
+    const int g = index(row, i);
+    return g < 0 || g >= visible ? 0 : ordered_bits(score[i]);
   }
 };
 
-// Blocks of rows by their best row; the newest is always kept.
+// Blocks of rows by their best row; the newest is always kept. Eight: blocks of eight, scores aligned to 16 bytes.
+template <bool Eight>
 struct BlockSource {
   CandidateBlocksArgs a;
-  __device__ int64_t count(int64_t row) const { return (a.visible[row] + a.block_size - 1) / a.block_size; }
-  __device__ int64_t known(int64_t row) const { return count(row); }
-  __device__ int64_t index(int64_t, int64_t i) const { return i; }
-  __device__ uint32_t bits(int64_t row, int64_t i) const {
-    if (i == count(row) - 1) return 0xffffffffu;
+  __device__ int count(int64_t row) const { return static_cast<int>((a.visible[row] + a.block_size - 1) / a.block_size); }
+  __device__ int known(int64_t row) const { return count(row); }
+  __device__ int index(int64_t, int i) const { return i; }
+  __device__ uint32_t bits(const float* score, int64_t, int visible, int i) const {
+    const int size = static_cast<int>(a.block_size);
+    const bool newest = (i + 1) * size >= visible;
     float best = kNever;
-    for (int64_t g = i * a.block_size; g < (i + 1) * a.block_size; ++g) best = fmaxf(best, a.score[row * a.n_keys + g]);
-    return ordered_bits(best);
+    if constexpr (Eight) {
+      const float4* const from = reinterpret_cast<const float4*>(score) + 2 * i;
+      const float4 none = make_float4(kNever, kNever, kNever, kNever), a4 = newest ? none : from[0], b4 = newest ? none : from[1];
+      best = fmaxf(fmaxf(fmaxf(a4.x, a4.y), fmaxf(a4.z, a4.w)), fmaxf(fmaxf(b4.x, b4.y), fmaxf(b4.z, b4.w)));
+    } else {
+      for (int g = i * size; !newest && g < (i + 1) * size; ++g) best = fmaxf(best, score[g]);
+    }
+    return newest ? 0xffffffffu : ordered_bits(best);
   }
 };
+
+// The winners of the n values of a row, or of one tile of it, with PerThread of them in a thread.
+template <int PerThread, class Source>
+__device__ void select_tile(const Source& source, int64_t row, int n, uint32_t k, Shared& s, int32_t* out, uint2* winners) {
+  const int first = static_cast<int>(blockIdx.x) * kTile, visible = static_cast<int>(source.a.visible[row]);
+  const float* const score = source.a.score + row * source.a.n_keys;
+  uint32_t u[PerThread];
+#pragma unroll
+  for (int j = 0; j < PerThread; ++j) {
+    const int i = first + place_of<PerThread>(j);
+    u[j] = i < n ? source.bits(score, row, visible, i) : 0;
+  }
+  const auto index = [&](int j) { return source.index(row, first + place_of<PerThread>(j)); };
+  if (n <= kTile) {
+    const uint32_t found = select_best(u, k, s, [&](uint32_t place, int j) { out[place] = index(j); });
+    for (uint32_t i = found + threadIdx.x; i < k; i += kThreads) out[i] = -1;
+    return;
+  }
+  const uint32_t found = select_best(u, k, s, [&](uint32_t place, int j) {
+    winners[place] = make_uint2(u[j], static_cast<uint32_t>(index(j)));
+  });
+  for (uint32_t i = found + threadIdx.x; i < k; i += kThreads) winners[i] = make_uint2(0, 0);
+}
 
 template <class Source>
 __global__ void __launch_bounds__(kThreads) tile_kernel(Source source, int64_t k, int32_t* out, uint2* winners) {
   __shared__ Shared s;
-  const int64_t row = blockIdx.y, n = source.count(row), first = int64_t{blockIdx.x} * kTile;
+  start_after_previous();
+  const int64_t row = blockIdx.y;
+  const int n = source.count(row);
   out += row * k;
   if (source.known(row) <= k) {
     if (blockIdx.x > 0) return;
-    for (int64_t i = threadIdx.x; i < k; i += kThreads) out[i] = i < source.known(row) ? static_cast<int32_t>(i) : -1;
+    for (int i = threadIdx.x; i < k; i += kThreads) out[i] = i < source.known(row) ? i : -1;
     return;
   }
-  if (first >= n) return;
-  uint32_t u[kPerThread];
-#pragma unroll
-  for (int j = 0; j < kPerThread; ++j) {
-    const int64_t i = first + place_of<kPerThread>(j);
-    u[j] = i < n ? source.bits(row, i) : 0;
-  }
-  const auto index = [&](int j) { return static_cast<int32_t>(source.index(row, first + place_of<kPerThread>(j))); };
-  if (n <= kTile) {
-    const uint32_t found =
-        select_best(u, static_cast<uint32_t>(k), s, [&](uint32_t place, int j) { out[place] = index(j); });
-    for (int64_t i = found + threadIdx.x; i < k; i += kThreads) out[i] = -1;
-    return;
-  }
+  if (static_cast<int>(blockIdx.x) * kTile >= n) return;
   winners += (row * gridDim.x + blockIdx.x) * k;
-  const uint32_t found = select_best(u, static_cast<uint32_t>(k), s, [&](uint32_t place, int j) {
-    winners[place] = make_uint2(u[j], static_cast<uint32_t>(index(j)));
-  });
-  for (int64_t i = found + threadIdx.x; i < k; i += kThreads) winners[i] = make_uint2(0, 0);
+  if (n <= kThreads) select_tile<1>(source, row, n, static_cast<uint32_t>(k), s, out, winners);
+  else select_tile<kPerThread>(source, row, n, static_cast<uint32_t>(k), s, out, winners);
 }
 
 template <class Source>
 __global__ void __launch_bounds__(kThreads)
     merge_kernel(Source source, int64_t k, int32_t* out, const uint2* winners, int64_t n_tiles) {
   __shared__ Shared s;
-  const int64_t row = blockIdx.x, n = source.count(row);
+  start_after_previous();
+  const int64_t row = blockIdx.x;
+  const int n = source.count(row);
   if (source.known(row) <= k || n <= kTile) return;
   out += row * k;
   winners += row * n_tiles * k;
-  const int64_t m = (n + kTile - 1) / kTile * k;
+  const int m = (n + kTile - 1) / kTile * static_cast<int>(k);
   uint32_t u[kMergePerThread];
 #pragma unroll
   for (int j = 0; j < kMergePerThread; ++j) {
-    const int64_t i = place_of<kMergePerThread>(j);
+    const int i = place_of<kMergePerThread>(j);
     u[j] = i < m ? winners[i].x : 0;
   }
   const uint32_t found = select_best(u, static_cast<uint32_t>(k), s, [&](uint32_t place, int j) {
     out[place] = static_cast<int32_t>(winners[place_of<kMergePerThread>(j)].y);
   });
-  for (int64_t i = found + threadIdx.x; i < k; i += kThreads) out[i] = -1;
+  for (int i = found + threadIdx.x; i < k; i += kThreads) out[i] = -1;
 }
 
 template <class Source>
@@ -236,12 +265,10 @@ Result<void> choose(const char* op, const Source& source, int64_t n_rows, int64_
     return fail(Code::kUsage, op, "no instance for the best " + std::to_string(k) + " of " + std::to_string(n));
   }
   auto* const winners = reinterpret_cast<uint2*>(workspace);
-  tile_kernel<<<dim3(static_cast<unsigned>(n_tiles), static_cast<unsigned>(n_rows)), kThreads, 0, stream>>>(
-      source, k, out, winners);
-  DSF_OK(launched(op));
+  const dim3 grid(static_cast<unsigned>(n_tiles), static_cast<unsigned>(n_rows));
+  DSF_OK(launch_after(tile_kernel<Source>, stream, grid, kThreads, 0, source, k, out, winners));
   if (n_tiles == 1) return {};
-  merge_kernel<<<static_cast<unsigned>(n_rows), kThreads, 0, stream>>>(source, k, out, winners, n_tiles);
-  return launched(op);
+  return launch_after(merge_kernel<Source>, stream, dim3(static_cast<unsigned>(n_rows)), kThreads, 0, source, k, out, winners, n_tiles);
 }
 
 }  // namespace
@@ -252,12 +279,14 @@ int64_t select_workspace(int64_t n_rows, int64_t n, int64_t k) {
 
 Result<void> select_rows_cuda(const SelectRowsArgs& a, float* workspace, CudaStream stream) {
   const int64_t n = a.blocks != nullptr ? a.max_blocks * a.block_size : a.n_keys;
+  if (a.blocks != nullptr) return choose("select_rows", ListedRowSource{a}, a.n_rows, n, a.k, a.selection, workspace, stream);
   return choose("select_rows", RowSource{a}, a.n_rows, n, a.k, a.selection, workspace, stream);
 }
 
 Result<void> select_blocks_cuda(const CandidateBlocksArgs& a, float* workspace, CudaStream stream) {
   const int64_t n = (a.n_keys + a.block_size - 1) / a.block_size;
-  return choose("select_blocks", BlockSource{a}, a.n_rows, n, a.max_blocks, a.blocks, workspace, stream);
+  if (a.block_size == 8 && a.n_keys % 4 == 0) return choose("select_blocks", BlockSource<true>{a}, a.n_rows, n, a.max_blocks, a.blocks, workspace, stream);
+  return choose("select_blocks", BlockSource<false>{a}, a.n_rows, n, a.max_blocks, a.blocks, workspace, stream);
 }
 
 }  // namespace dsf::serve::ops

@@ -1,6 +1,7 @@
 // One block per row of the step that may close a group: pool over the group's tokens, then RMSNorm. Limit: launch.
 #include "tools/serve/backends/cuda/launch.h"
 #include "tools/serve/backends/ops/common/device.cuh"
+#include "tools/serve/backends/ops/common/launch.cuh"
 
 namespace dsf::serve::ops {
 namespace {
@@ -19,6 +20,7 @@ __device__ float pooled(const KvCompressRowsArgs& a, int64_t row, int64_t d) {
 
 __global__ void __launch_bounds__(kThreads) kv_compress_kernel(KvCompressRowsArgs a) {
   __shared__ float scratch[kThreads / kWarp];
+  start_after_previous();
   const int64_t row = blockIdx.x;
   float* latent = a.latent + row * a.dim;
   if (a.first_position[row] < 0) {  // closes no group: zeros, so that what follows stays finite
@@ -40,8 +42,7 @@ __global__ void __launch_bounds__(kThreads) kv_compress_kernel(KvCompressRowsArg
 Result<void> kv_compress_rows_cuda(const KvCompressRowsArgs& a, CudaStream stream) {
   if (a.ratio < 1 || a.ratio > kMaxRatio) return fail(Code::kUsage, "kv_compress", "ratio " + std::to_string(a.ratio) + " is not 1 or 2");
   if (a.n_rows == 0) return {};
-  kv_compress_kernel<<<static_cast<unsigned>(a.n_rows), kThreads, 0, stream>>>(a);
-  return launched("kv_compress");
+  return launch_after(kv_compress_kernel, stream, dim3(static_cast<unsigned>(a.n_rows)), kThreads, 0, a);
 }
 
 }  // namespace dsf::serve::ops

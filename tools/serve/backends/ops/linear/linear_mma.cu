@@ -5,6 +5,7 @@
 
 #include "tools/serve/backends/cuda/launch_weights.h"
 #include "tools/serve/backends/ops/common/device.cuh"
+#include "tools/serve/backends/ops/common/launch.cuh"
 
 namespace dsf::serve::ops {
 namespace {
@@ -43,6 +44,16 @@ __device__ inline uint32_t take_tf32(float& v) {
 
 // Lane 4g + q holds the inputs 8q .. 8q + 7 of a piece, of the outputs g and g + 8 and of row g: the step over inputs 2j, 2j + 1 of every lane is
 // one k8 product.
+// Eight inputs of a row, zeros outside.
+__device__ inline void load_inputs(const LinearArgs& a, int64_t row, int64_t k, float (&x)[8]) {
+  float4 v = make_float4(0, 0, 0, 0), w = v;
+  if (k < a.in && row < a.n_rows) {
+    const float4* from = reinterpret_cast<const float4*>(a.x + row * a.x_stride + k);
+    v = from[0], w = from[1];
+  }
+  x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w, x[4] = w.x, x[5] = w.y, x[6] = w.z, x[7] = w.w;
+}
+
 template <int Tiles, bool Half>
 __global__ void __launch_bounds__(kThreads) linear_mma_kernel(LinearArgs a, const uint16_t* weight, LinearGroups groups) {
   a.x += blockIdx.z * groups.x_step;
@@ -55,6 +66,7 @@ __global__ void __launch_bounds__(kThreads) linear_mma_kernel(LinearArgs a, cons
   float acc[Tiles][4] = {};
   const int64_t n_pieces = (a.in + kPiece - 1) / kPiece, begin = warp * n_pieces / kWarps, end = (warp + 1) * n_pieces / kWarps;
   const uint4 zero = make_uint4(0, 0, 0, 0);
+  release_next();
   for (int64_t batch = begin; batch < end; batch += kBatch) {
     uint4 first[kBatch], second[kBatch];
 #pragma unroll
@@ -63,6 +75,12 @@ __global__ void __launch_bounds__(kThreads) linear_mma_kernel(LinearArgs a, cons
       const bool inside = batch + i < end && k < a.in;
       first[i] = inside ? __ldg(reinterpret_cast<const uint4*>(w0 + k)) : zero;
       second[i] = inside ? __ldg(reinterpret_cast<const uint4*>(w1 + k)) : zero;
+    }
+    if (batch == begin) wait_for_previous();  // weights are constant data
+    float ahead[Tiles == 1 ? kBatch : 1][8];  // few rows: all inputs of the batch at once
+    if constexpr (Tiles == 1) {
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) load_inputs(a, row0 + g, batch + i < end ? (batch + i) * kPiece + 8 * q : a.in, ahead[i]);
     }
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
@@ -74,12 +92,12 @@ __global__ void __launch_bounds__(kThreads) linear_mma_kernel(LinearArgs a, cons
 #pragma unroll
       for (int t = 0; t < Tiles; ++t) {
         if (row0 + 8 * t >= a.n_rows) break;
-        const int64_t row = row0 + 8 * t + g;
-        float x[8] = {};
-        if (k < a.in && row < a.n_rows) {
-          const float4* from = reinterpret_cast<const float4*>(a.x + row * a.x_stride + k);
-          const float4 v = from[0], w = from[1];
-          x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w, x[4] = w.x, x[5] = w.y, x[6] = w.z, x[7] = w.w;
+        float x[8];
+        if constexpr (Tiles == 1) {
+#pragma unroll
+          for (int j = 0; j < 8; ++j) x[j] = ahead[i][j];
+        } else {
+          load_inputs(a, row0 + 8 * t + g, k, x);
         }
         float sums[3][4] = {};  // of the three parts: the tensor core's additions truncate, so only four of them in a row
 #pragma unroll
@@ -96,6 +114,7 @@ __global__ void __launch_bounds__(kThreads) linear_mma_kernel(LinearArgs a, cons
       }
     }
   }
+  wait_for_previous();  // a warp without pieces, too
   // acc[t]: (output g, rows 2q and 2q + 1), (output g + 8, the same rows).
   __shared__ float part[kWarps][Tiles][8][kOuts + 1];
 #pragma unroll
@@ -114,21 +133,19 @@ __global__ void __launch_bounds__(kThreads) linear_mma_kernel(LinearArgs a, cons
 }
 
 template <bool Half>
-void launch_form(const LinearArgs& a, const uint16_t* weight, CudaStream stream, const LinearGroups& groups) {
+Result<void> launch_form(const LinearArgs& a, const uint16_t* weight, CudaStream stream, const LinearGroups& groups) {
   const unsigned outs = grid_of(a.out, kOuts), count = static_cast<unsigned>(groups.count);
   if (a.n_rows <= 8) {
-    linear_mma_kernel<1, Half><<<dim3(outs, 1, count), kThreads, 0, stream>>>(a, weight, groups);
+    return launch_after(linear_mma_kernel<1, Half>, stream, dim3(outs, 1, count), kThreads, 0, a, weight, groups);
   } else {
-    linear_mma_kernel<4, Half><<<dim3(outs, grid_of(a.n_rows, 32), count), kThreads, 0, stream>>>(a, weight, groups);
+    return launch_after(linear_mma_kernel<4, Half>, stream, dim3(outs, grid_of(a.n_rows, 32), count), kThreads, 0, a, weight, groups);
   }
 }
 
 }  // namespace
 
 Result<void> linear_mma_cuda(const LinearArgs& a, const HalfWeights& w, CudaStream stream, const LinearGroups& groups) {
-  if (w.f16 != nullptr) launch_form<true>(a, w.f16, stream, groups);
-  else launch_form<false>(a, w.bf16, stream, groups);
-  return launched("linear");
+  return w.f16 != nullptr ? launch_form<true>(a, w.f16, stream, groups) : launch_form<false>(a, w.bf16, stream, groups);
 }
 
 }  // namespace dsf::serve::ops

@@ -1,6 +1,7 @@
 // Moving rows: embedding look-up, scatter into caches, gather, stream mean. One block per row. Limit: bandwidth.
 #include "tools/serve/backends/cuda/launch.h"
 #include "tools/serve/backends/ops/common/device.cuh"
+#include "tools/serve/backends/ops/common/launch.cuh"
 
 namespace dsf::serve::ops {
 namespace {
@@ -17,12 +18,14 @@ __global__ void embed_kernel(const float* table, const uint16_t* table_bf16, con
 }
 
 __global__ void scatter_kernel(const float* from, const int64_t* place, float* to, int64_t dim) {
+  start_after_previous();
   const int64_t row = blockIdx.x, target = place[row];
   if (target < 0) return;
   for (int64_t d = threadIdx.x; d < dim; d += kThreads) to[target * dim + d] = from[row * dim + d];
 }
 
 __global__ void gather_kernel(const float* from, const int64_t* place, float* to, int64_t dim) {
+  start_after_previous();
   const int64_t row = blockIdx.x, source = place[row];
   for (int64_t d = threadIdx.x; d < dim; d += kThreads) to[row * dim + d] = from[source * dim + d];
 }
@@ -47,14 +50,12 @@ Result<void> embed_cuda(const float* table, const uint16_t* table_bf16, const in
 
 Result<void> scatter_rows_cuda(const float* from, const int64_t* place, float* to, int64_t n_rows, int64_t dim, CudaStream stream) {
   if (n_rows == 0) return {};
-  scatter_kernel<<<static_cast<unsigned>(n_rows), kThreads, 0, stream>>>(from, place, to, dim);
-  return launched("scatter_rows");
+  return launch_after(scatter_kernel, stream, dim3(static_cast<unsigned>(n_rows)), kThreads, 0, from, place, to, dim);
 }
 
 Result<void> gather_rows_cuda(const float* from, const int64_t* place, float* to, int64_t n_rows, int64_t dim, CudaStream stream) {
   if (n_rows == 0) return {};
-  gather_kernel<<<static_cast<unsigned>(n_rows), kThreads, 0, stream>>>(from, place, to, dim);
-  return launched("gather_rows");
+  return launch_after(gather_kernel, stream, dim3(static_cast<unsigned>(n_rows)), kThreads, 0, from, place, to, dim);
 }
 
 Result<void> stream_mean_cuda(const float* x, float* to, int64_t n_rows, int64_t n_streams, int64_t dim, int64_t to_stride, CudaStream stream) {

@@ -4,6 +4,7 @@
 // bandwidth (each of the heads reads every row).
 #include "tools/serve/backends/cuda/launch.h"
 #include "tools/serve/backends/ops/common/device.cuh"
+#include "tools/serve/backends/ops/common/launch.cuh"
 #include "tools/serve/backends/ops/sparse_attention/split.cuh"
 
 namespace dsf::serve::ops {
@@ -78,30 +79,64 @@ __global__ void __launch_bounds__(kHeads* kWarp)
 
 constexpr int kJoinThreads = 128;
 constexpr int kMaxSplits = 256;
+constexpr int kJoinBatch = 10;  // splits whose values are asked for at once: all of the release's
 
-// A split without entries has weight 0 and is not read.
-__global__ void __launch_bounds__(kJoinThreads) join_kernel(SparseAttentionArgs a, int n_splits, Partials partials) {
-  __shared__ float weight[kMaxSplits];
-  const int64_t head = blockIdx.x, row = blockIdx.y;
-  float m = kNever;
-  for (int s = 0; s < n_splits; ++s) m = fmaxf(m, partials.at(a, row, head, s, n_splits)[0]);
-  float* out = a.out + (row * a.n_heads + head) * a.head_dim;
+// The pair (first, first + 1) of a head's output, rotated back if it is one of the last rope_dim values.
+__device__ float2 unrotate(const OutputRotation& r, int64_t row, int head_dim, int first, float2 v) {
+  const int at = first - (head_dim - static_cast<int>(r.rope_dim));
+  if (r.positions == nullptr || at < 0) return v;
+  float s, c;
+  sincosf(static_cast<float>(r.positions[row]) * r.freq[at / 2], &s, &c);
+  return make_float2(v.x * c + v.y * s, v.y * c - v.x * s);
+}
+
+// Two columns a thread. A split without entries has weight 0 and is not read. Loops stay loops: the code runs once, and fetching it is part of its time.
+__global__ void __launch_bounds__(kJoinThreads, 8) join_kernel(SparseAttentionArgs a, int n_splits, Partials partials, OutputRotation rotation) {
+  __shared__ float2 weight[kMaxSplits];  // of a split, and its sum
+  const int head = static_cast<int>(blockIdx.x), row = static_cast<int>(blockIdx.y), dim = static_cast<int>(a.head_dim), step = dim + 2;
+  start_after_previous();
+  const float* const part = partials.at(a, row, head, 0, n_splits);
+  float* const out = a.out + (row * a.n_heads + head) * dim;
+  float own = kNever;
+  int best = 0;  // of this lane's splits
+#pragma unroll 1
+  for (int s = threadIdx.x % kWarp; s < n_splits; s += kWarp) {
+    const float top = part[s * step];
+    best = top > own ? s : best, own = fmaxf(own, top);
+  }
+  const float m = warp_max(own);
+  const int any = __shfl_sync(0xffffffffu, best, __ffs(static_cast<int>(__ballot_sync(0xffffffffu, own == m))) - 1);  // one that has entries
   if (m == kNever) {
-    for (int64_t d = threadIdx.x; d < a.head_dim; d += kJoinThreads) out[d] = 0;
+#pragma unroll 1
+    for (int d = threadIdx.x; d < dim; d += kJoinThreads) out[d] = 0;
     return;
   }
-  for (int s = threadIdx.x; s < n_splits; s += kJoinThreads)
-    weight[s] = expf(partials.at(a, row, head, s, n_splits)[0] - m);
+#pragma unroll 1
+  for (int s = threadIdx.x; s < n_splits; s += kJoinThreads) {
+    const float2 top_sum = *reinterpret_cast<const float2*>(part + s * step);
+    weight[s] = make_float2(expf(top_sum.x - m), top_sum.y);
+  }
   __syncthreads();
   float l = 0;
-  for (int s = 0; s < n_splits; ++s) l += partials.at(a, row, head, s, n_splits)[1] * weight[s];
+#pragma unroll 2
+  for (int s = 0; s < n_splits; ++s) l = fmaf(weight[s].y, weight[s].x, l);
   const float scale = 1.0f / (l + expf(a.sink[head] - m));
-  for (int64_t d = threadIdx.x; d < a.head_dim; d += kJoinThreads) {
-    float sum = 0;
-    for (int s = 0; s < n_splits; ++s) {
-      if (weight[s] > 0) sum = fmaf(weight[s], partials.at(a, row, head, s, n_splits)[2 + d], sum);
+#pragma unroll 1
+  for (int d = 2 * threadIdx.x; d < dim; d += 2 * kJoinThreads) {
+    float2 sum = make_float2(0, 0);
+#pragma unroll 1
+    for (int first = 0; first < n_splits; first += kJoinBatch) {
+      float2 v[kJoinBatch];
+      float w[kJoinBatch];
+#pragma unroll
+      for (int i = 0; i < kJoinBatch; ++i) {
+        w[i] = first + i < n_splits ? weight[first + i].x : 0.0f;
+        v[i] = __ldcg(reinterpret_cast<const float2*>(part + (w[i] > 0 ? first + i : any) * step + 2 + d));
+      }
+#pragma unroll
+      for (int i = 0; i < kJoinBatch; ++i) sum.x = fmaf(w[i], v[i].x, sum.x), sum.y = fmaf(w[i], v[i].y, sum.y);
     }
-    out[d] = sum * scale;
+    *reinterpret_cast<float2*>(out + d) = unrotate(rotation, row, dim, d, make_float2(sum.x * scale, sum.y * scale));
   }
 }
 
@@ -113,7 +148,7 @@ int64_t sparse_attention_workspace(int64_t n_rows, int64_t n_heads, int64_t head
 }
 
 Result<void> sparse_attention_cuda(const SparseAttentionArgs& a, int64_t max_window, float* partial,
-                                   CudaStream stream) {
+                                   CudaStream stream, const OutputRotation& rotation) {
   if (a.n_rows == 0) return {};
   const int64_t n_splits = splits_of(max_window, a.n_selected);
   const dim3 grid(static_cast<unsigned>(n_splits), grid_of(a.n_heads, kHeads), static_cast<unsigned>(a.n_rows));
@@ -138,15 +173,14 @@ Result<void> sparse_attention_cuda(const SparseAttentionArgs& a, int64_t max_win
       return fail(Code::kUsage, "sparse_attention", "no instance for head_dim " + std::to_string(a.head_dim));
   }
   DSF_OK(launched("sparse_attention"));
-  return join_splits(a, partials, n_splits, stream);
+  return join_splits(a, partials, n_splits, rotation, stream);
 }
 
-Result<void> join_splits(const SparseAttentionArgs& a, const Partials& partials, int64_t n_splits, CudaStream stream) {
+Result<void> join_splits(const SparseAttentionArgs& a, const Partials& partials, int64_t n_splits, const OutputRotation& rotation, CudaStream stream) {
   if (n_splits > kMaxSplits)
     return fail(Code::kUsage, "sparse_attention", "no instance for " + std::to_string(n_splits) + " splits");
-  join_kernel<<<dim3(static_cast<unsigned>(a.n_heads), static_cast<unsigned>(a.n_rows)), kJoinThreads, 0, stream>>>(
-      a, static_cast<int>(n_splits), partials);
-  return launched("sparse_attention");
+  const dim3 grid(static_cast<unsigned>(a.n_heads), static_cast<unsigned>(a.n_rows));
+  return launch_after(join_kernel, stream, grid, kJoinThreads, 0, a, static_cast<int>(n_splits), partials, rotation);
 }
 
 }  // namespace dsf::serve::ops

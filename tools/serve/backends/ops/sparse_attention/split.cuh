@@ -22,6 +22,6 @@ struct Partials {
 };
 
 // Writes a.out. Defined in sparse_attention.cu.
-Result<void> join_splits(const SparseAttentionArgs& a, const Partials& partials, int64_t n_splits, CudaStream stream);
+Result<void> join_splits(const SparseAttentionArgs& a, const Partials& partials, int64_t n_splits, const OutputRotation& rotation, CudaStream stream);
 
 }  // namespace dsf::serve::ops
