@@ -174,6 +174,10 @@ def report(name, on, engine, whole, steps):
     print(line, flush=True)
 
 
+def both_ways(model, ids):
+    return logits_of(model, ids, []), logits_of(model, ids, range(PIECE, len(ids), PIECE))
+
+
 def compare_folder(folder, sequences, binary):
     model = load(folder)
     for on, flags in FORMATS:
@@ -182,14 +186,15 @@ def compare_folder(folder, sequences, binary):
             with tempfile.TemporaryDirectory() as scratch, cache_formats(on):
                 (pathlib.Path(scratch) / "ids.json").write_text(json.dumps(ids))
                 engine = engine_logits(binary, folder, f"{scratch}/ids.json", f"{scratch}/score.safetensors", flags)
-                whole, pieces = logits_of(model, ids, []), logits_of(model, ids, range(PIECE, len(ids), PIECE))
+                both = both_ways(model, ids)
                 with lower_of_equals():
-                    runs.append((engine, whole, pieces, logits_of(model, ids, [])))
-        engine, whole, pieces, lower = (np.concatenate(logits) for logits in zip(*runs))
+                    runs.append((engine, *both, *both_ways(model, ids)))
+        engine, whole, pieces, lower, lower_pieces = (np.concatenate(logits) for logits in zip(*runs))
         print(f"cache formats {'on' if on else 'off'}: {len(whole)} positions", flush=True)
         report_pair("the engine and the package", engine, whole)
         report_pair(f"the package in pieces of {PIECE} and whole", pieces, whole)
         report_pair("the engine and the package with the lower of equals", engine, lower)
+        report_pair("the package with the lower of equals in pieces and whole", lower_pieces, lower)
         report_pair("the package with the lower of equals and as it is", lower, whole)
         losses = [sum(loss(run[i], ids) for run, ids in zip(runs, sequences)) for i in (0, 1, 3)]
         count = sum(len(ids) - 1 for ids in sequences)
