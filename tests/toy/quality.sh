@@ -4,7 +4,7 @@
 #
 #   tests/toy/quality.sh BUILD MODEL_NATIVE CALIBRATION_IDS HELDOUT_JSONL WORK [STRIDE]
 #
-# WORK is made; packs that are there already are kept. STRIDE: every how manieth held-out conversation (10).
+# Needs the targets dsf-serve, dsf-quantize and toy_heldout. WORK is made; packs that are there already are kept. STRIDE: one in so many held-out conversations (10).
 # Without Engram: the shards with the tables are replaced by ones whose data are zeros, so every row looked up is zero and the gates add
 # nothing. Perplexities are over all tokens of the conversations / over the tokens of the expected answers alone.
 set -eu

@@ -16,7 +16,7 @@ Value& Value::operator=(Value&& other) noexcept = default;
 Value::~Value() = default;
 Value Value::array() { return Value(Array{}); }
 Value Value::object() { return Value(Object{}); }
-bool Value::operator==(const Value& other) const = default;
+bool Value::operator==(const Value& other) const { return v_ == other.v_; }  // Clang 14 fails on "= default" here
 
 std::string_view Value::type_name() const {
   if (is_null()) return "null";

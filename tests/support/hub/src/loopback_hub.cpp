@@ -169,6 +169,7 @@ class Impl : public LoopbackHub {
   ~Impl() override { stop(); }
 
   Result<void> listen() {
+    const std::lock_guard lock(state_.mutex);  // requests wait for the origins
     http::ServerOptions cdn;
     cdn.host = state_.options.cdn_host;
     cdn.port = state_.options.cdn_port;
