@@ -8,7 +8,6 @@
 #include "dsf/cli/signals.h"
 #include "dsf/codec/sha256.h"
 #include "dsf/engram/packed_writer.h"
-#include "dsf/io/page_cache.h"
 
 namespace dsf::pack_engram {
 
@@ -28,7 +27,6 @@ class Packing {
         return fail(Code::kLocal, file_.path.string(), "stopped by a signal", "run it again, it goes on from here",
                     "stopped");
       DSF_OK(block(row, std::min(kBlockRows, hi - row)));
-      prefetch(row + 2 * kBlockRows, hi);
     }
     return note_digest();
   }
@@ -49,14 +47,6 @@ class Packing {
     const auto& table = source_.rows->tables()[file_.layer_index];
     io::drop_page_cache(table.weight.fd, table.weight.offset + row * head_dim, weights_.size());
     return writer_.append_records(records);
-  }
-
-  // The block after the next one: reading goes on while this thread interleaves and writes.
-  void prefetch(uint64_t row, uint64_t hi) {
-    if (row >= hi) return;
-    const auto head_dim = static_cast<uint64_t>(source_.layout.head_dim());
-    const auto& table = source_.rows->tables()[file_.layer_index];
-    io::prefetch(table.weight.fd, table.weight.offset + row * head_dim, std::min(kBlockRows, hi - row) * head_dim);
   }
 
   Result<void> note_digest() { return hashing_.valid() ? writer_.note_digest(hashing_.get()) : Result<void>(); }

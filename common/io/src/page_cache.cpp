@@ -22,10 +22,6 @@ Result<void> drop_written(const Fd& fd, uint64_t offset, uint64_t n_bytes) {
   return {};
 }
 
-void prefetch(const Fd& fd, uint64_t offset, uint64_t n_bytes) {
-  (void)posix_fadvise(fd.get(), static_cast<off_t>(offset), static_cast<off_t>(n_bytes), POSIX_FADV_WILLNEED);
-}
-
 Result<uint64_t> resident_bytes(const fs::path& path) {
   DSF_TRY(const Mmap map, Mmap::open(path));
   const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));

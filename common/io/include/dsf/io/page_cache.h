@@ -12,8 +12,6 @@ void start_writeback(const Fd& fd, uint64_t offset, uint64_t n_bytes);
 // Waits until the range is written and then drops its pages: dirty pages cannot be dropped. Errors: kLocal when the device
 // could not write; that must not be ignored, a later fsync of this descriptor need not say it again.
 Result<void> drop_written(const Fd& fd, uint64_t offset, uint64_t n_bytes);
-// Starts reading the range into the page cache and returns.
-void prefetch(const Fd& fd, uint64_t offset, uint64_t n_bytes);
 // Bytes of the file that are in the page cache now. Errors: kLocal.
 Result<uint64_t> resident_bytes(const fs::path& path);
 
