@@ -1,6 +1,12 @@
 """The toy model's configuration, and what every tensor of the release layout is (names, shapes, storage). No torch here."""
 
+import pathlib
+import sys
+
 import numpy as np
+
+sys.path.append(str(pathlib.Path(__file__).parent.parent / "oracle/engine"))
+from reference_model import engram_layout  # noqa: E402
 
 VOCAB = 1024
 SPECIALS = 29  # control tokens at the end of the vocabulary; the first of them is <｜System｜>
@@ -65,26 +71,6 @@ TEXT = dict(
     dspark_n_routed_experts=2,
     dspark_num_experts_per_tok=1,
 )
-
-
-def engram_layout(c):
-    """Per layer: multipliers, primes, offsets (engram.md 3)."""
-    is_prime = lambda n: n > 1 and all(n % d for d in range(2, int(n**0.5) + 1))  # noqa: E731
-    seen, layers = set(), []
-    for layer in c["engram_layer_ids"]:
-        bound = max(1, (2**63 - 1) // c["engram_compressed_vocab_size"] // 2)
-        draws = np.random.default_rng(10007 * layer).integers(0, bound, c["engram_max_ngram_size"], dtype=np.int64)
-        primes = []
-        for _ in range(2, c["engram_max_ngram_size"] + 1):
-            current = c["engram_vocab_size"] - 1
-            for _ in range(c["engram_n_heads"]):
-                current += 1
-                while current in seen or not is_prime(current):
-                    current += 1
-                seen.add(current)
-                primes.append(current)
-        layers.append(([int(2 * d + 1) for d in draws], primes, [sum(primes[:i]) for i in range(len(primes))]))
-    return layers
 
 
 def complete(token_map):

@@ -32,7 +32,8 @@ class Reply {
   virtual bool token(const Choice& choice) = 0;
   // The end; nullptr when token() ended it. Not called for failures.
   virtual void finish(const End* end) = 0;
-  // Choices of the chunks that became ready since the last call (streaming).
+  // Choices of the chunks that became ready since the last call (streaming), the one with the finish reason after
+  // finish(); not called again then.
   virtual std::vector<json::Value> take_chunks() = 0;
   // The whole choice (not streaming). After finish().
   virtual json::Value whole() = 0;

@@ -57,7 +57,7 @@ class PackedWriter {
   io::Fd fd_;
   std::optional<codec::Journal> journal_;
   uint64_t rows_ = 0;
-  uint64_t syncing_to_ = 0;  // bytes on disk for certain once the running sync is done
+  uint64_t syncing_to_ = 0;  // written back, but for metadata, once the running sync is done
   std::future<Result<void>> syncing_;
   std::vector<std::string> block_sha256_;
   std::vector<std::byte> records_;
